@@ -1,0 +1,167 @@
+"""Options that several commands share, and writing what they print."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+
+from evalkit.errors import UsageError
+
+if TYPE_CHECKING:
+    from evalkit.render import Look
+    from evalkit.scoring import Options
+
+
+class Format(str, Enum):
+    """Output formats."""
+
+    text = "text"
+    json = "json"
+    markdown = "markdown"
+    csv = "csv"
+    html = "html"
+
+
+FormatOption = Annotated[Format, typer.Option("--format", "-f", help="Format of the output.")]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write to this file instead of standard output.")
+]
+RootOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--root", help="Folder with labels/ and runs/ (default: EVALKIT_ROOT, else the current folder)."
+    ),
+]
+LabelsOption = Annotated[
+    str | None, typer.Option("--labels", "-l", help="Label set: NAME, NAME@VERSION, a folder or a file.")
+]
+ByOption = Annotated[
+    list[str] | None,
+    typer.Option("--by", help="Slice by this field of the items (repeatable; default: part and family)."),
+]
+OnlyOption = Annotated[
+    list[str] | None, typer.Option("--only", help="Restrict to the items with FIELD=VALUE (repeatable).")
+]
+PolicyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--policy", help="Replace the policy: OPTION@THRESHOLD=ACTION, e.g. B@0.85=drop (repeatable)."
+    ),
+]
+DefaultActionOption = Annotated[
+    str, typer.Option("--default-action", help="With --policy: the action where no rule holds.")
+]
+ResamplesOption = Annotated[int, typer.Option("--resamples", min=100, help="Bootstrap resamples.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of the bootstrap.")]
+StrictOption = Annotated[
+    bool, typer.Option("--strict", help="Exit with 3 if a run holds an invalid decision.")
+]
+AllOption = Annotated[bool, typer.Option("--all", help="Show every row of a list, not only the first 50.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print the summary only.")]
+NoColorOption = Annotated[
+    bool, typer.Option("--no-color", help="Use no colours (also: the environment variable NO_COLOR).")
+]
+
+
+def prepare_streams() -> None:
+    """Let no character stop the output: what the encoding cannot hold is written as an escape."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def make_options(
+    by: list[str] | None,
+    only: list[str] | None,
+    policy: list[str] | None,
+    default_action: str,
+    resamples: int,
+    seed: int,
+    strict: bool,
+) -> Options:
+    """Turn command-line options into what score and diff take.
+
+    Raises:
+        UsageError: one of them has no meaning.
+    """
+    from evalkit.accuracy import Resampling
+    from evalkit.policy import parse_policy
+    from evalkit.scoring import Options
+
+    return Options(
+        by=by or None,
+        only=dict(_condition(text) for text in only or ()),
+        policy=parse_policy(policy, default_action) if policy else None,
+        resampling=Resampling(resamples=resamples, seed=seed),
+        strict=strict,
+    )
+
+
+def _condition(text: str) -> tuple[str, str]:
+    field, equals, value = text.partition("=")
+    if not (field and equals):
+        raise UsageError(f"--only {text!r}: write FIELD=VALUE, for example part=authored")
+    return field, value
+
+
+def extra_fields(options: Options) -> tuple[str, ...]:
+    """Return the fields of the items that the options name."""
+    return (*(options.by or ()), *options.only)
+
+
+def look(
+    output: Path | None, no_color: bool, quiet: bool, *, items: bool = False, everything: bool = False
+) -> Look:
+    """Decide how the output is to look where it goes."""
+    from evalkit.render import Look
+
+    terminal = output is None and sys.stdout.isatty()
+    return Look(
+        items=items,
+        width=shutil.get_terminal_size().columns if terminal else None,
+        color=terminal and not no_color and not os.environ.get("NO_COLOR"),
+        ascii_only=output is None and not _is_unicode(sys.stdout),
+        quiet=quiet,
+        limit=None if everything else 50,
+    )
+
+
+def _is_unicode(stream: TextIO) -> bool:
+    return (stream.encoding or "").lower().replace("-", "").startswith("utf")
+
+
+def emit(text: str, output: Path | None) -> None:
+    """Write a report to its file or to standard output; a reader that went away is no error.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    if output is not None:
+        from evalkit.jsonl import write_atomic
+
+        try:
+            write_atomic(output, text)
+        except OSError as error:
+            raise UsageError(f"--output {output}: cannot be written ({error.strerror or error})") from error
+        return
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def joined(groups: Sequence[Sequence[Any]], name: str, style: Look) -> str:
+    """Render groups of reports, one page each; JSON and CSV stay one document."""
+    from evalkit.render import render
+
+    if name in ("json", "csv"):
+        return render([report for group in groups for report in group], name, style)
+    return "\n".join(render(group, name, style) for group in groups)

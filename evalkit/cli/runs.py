@@ -1,0 +1,7 @@
+import typer
+
+app = typer.Typer()
+
+
+@app.callback()
+def x() -> None: ...

@@ -1,0 +1,318 @@
+"""Strict reading and atomic writing of JSON Lines, plain or compressed.
+
+A file is read in blocks of whole lines, so that memory stays bounded and blocks can be parsed in
+parallel. Line numbers always count the lines of the (decompressed) file from 1, blank ones included;
+only ``\\n`` ends a line, so U+2028 and its kin may stand inside strings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from evalkit.errors import InputError, NotFoundError, Problem
+
+BLOCK_BYTES = 8 << 20
+"""Bytes read at a time."""
+MAX_LINE_BYTES = 64 << 20
+"""A longer line is refused: it is no record of one decision."""
+MAX_DEPTH = 200
+"""Deeper nested JSON is refused where a line has to be read by Python."""
+
+_BOM = b"\xef\xbb\xbf"
+_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_SUFFIXES = {".gz": "gzip", ".zst": "zstd"}
+_UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole consecutive lines of a file."""
+
+    start: int
+    """Number of the first line, counted from 1."""
+    data: bytes
+    """The lines as they stand in the file; the last may lack its newline."""
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yield (line number, line without its line end), blank lines left out."""
+        for number, raw in enumerate(self.data.split(b"\n"), self.start):
+            line = raw.strip()
+            if line.startswith(_BOM):
+                line = line.removeprefix(_BOM).lstrip()
+            if line:
+                yield number, line
+
+
+@dataclass
+class Source:
+    """A JSON Lines file while it is read; digest and notices are complete when the blocks are."""
+
+    path: Path
+    """Where the file is."""
+    name: str
+    """How messages call it."""
+    notices: list[str] = field(default_factory=list)
+    """What was tolerated on the way (a byte order mark, a misleading name)."""
+    sha256: str = ""
+    """Hex digest of the file as stored; set once all blocks have been read."""
+
+    def blocks(self, size: int = BLOCK_BYTES) -> Iterator[Block]:
+        """Yield the file as blocks of whole lines.
+
+        Raises:
+            NotFoundError: the file cannot be opened.
+            InputError: it is UTF-16, a JSON array, damaged in compression, or has an endless line.
+        """
+        digest = hashlib.sha256()
+        line, rest, first = 1, b"", True
+        try:
+            with self.path.open("rb") as file:
+                for data in self._decompressed(_Hashing(file, digest), size):
+                    if first:
+                        data, first = self._checked_start(data), False
+                    head, newline, tail = data.rpartition(b"\n")
+                    if not newline:
+                        rest += data
+                        if len(rest) > MAX_LINE_BYTES:
+                            raise self._error(f"a line is longer than {MAX_LINE_BYTES >> 20} MiB", line)
+                        continue
+                    block = Block(line, rest + head + newline)
+                    line += block.data.count(b"\n")
+                    rest = tail
+                    yield block
+        except OSError as error:
+            raise NotFoundError(
+                Problem(
+                    f"cannot be read ({error.strerror or error})",
+                    self.name,
+                    remedy="check path and permissions",
+                )
+            ) from error
+        if rest:
+            yield Block(line, rest)
+        self.sha256 = digest.hexdigest()
+
+    def _decompressed(self, file: _Hashing, size: int) -> Iterator[bytes]:
+        start = file.read(size)
+        codec = next((codec for magic, codec in _MAGIC.items() if start.startswith(magic)), None)
+        wanted = _SUFFIXES.get(self.path.suffix)
+        if codec is None:
+            if wanted and start:
+                self.notices.append(
+                    f"{self.name}: named {self.path.suffix}, but it is not {wanted}; read as plain text"
+                )
+            while start:
+                yield start
+                start = file.read(size)
+            return
+        import pyarrow as pa
+
+        with self.path.open("rb") as again, pa.CompressedInputStream(pa.PythonFile(again), codec) as stream:
+            while data := self._inflated(stream, codec, size):
+                yield data
+        while file.read(size):
+            pass
+
+    def _inflated(self, stream: Any, codec: str, size: int) -> bytes:
+        try:
+            return bytes(stream.read(size))
+        except OSError as error:
+            kind = "truncated" if "runcated" in str(error) else "damaged"
+            raise InputError(
+                Problem(f"{kind} {codec} ({error})", self.name, remedy="copy or record the file again")
+            ) from error
+
+    def _checked_start(self, data: bytes) -> bytes:
+        if data[:2] in (b"\xff\xfe", b"\xfe\xff") or (data[:1] and data[1:2] == b"\0"):
+            raise self._error(
+                "the file is UTF-16", 1, "save it as UTF-8 (PowerShell: Out-File -Encoding utf8)"
+            )
+        text = data.removeprefix(_BOM).lstrip()
+        if text.startswith(b"["):
+            quoted = excerpt(text.split(b"\n", 1)[0])
+            raise self._error(
+                f"this looks like a JSON array, expected one object a line (the first line is {quoted})",
+                1,
+                "write one record a line without brackets and commas, e.g. jq -c '.[]'",
+            )
+        return data
+
+    def _error(self, what: str, line: int, remedy: str = "") -> InputError:
+        return InputError(Problem(what, self.name, line, remedy=remedy))
+
+
+class _Digest(Protocol):
+    def update(self, data: bytes, /) -> None: ...
+
+
+@dataclass
+class _Hashing:
+    """A binary file whose bytes go through a digest as they are read."""
+
+    file: IO[bytes]
+    digest: _Digest
+
+    def read(self, size: int) -> bytes:
+        data = self.file.read(size)
+        self.digest.update(data)
+        return data
+
+
+def excerpt(raw: bytes, width: int = 60) -> str:
+    """Quote the start of a line for a message, undecodable bytes as ``\\xNN``."""
+    text = raw.decode("utf-8", "backslashreplace")
+    return repr(text if len(text) <= width else text[: width - 3] + "...")
+
+
+def parse_object(raw: bytes, file: str, line: int, *, allow_nan: bool = False) -> dict[str, Any]:
+    """Parse one line as a JSON object, strictly.
+
+    Args:
+        raw: the line without its line end.
+        file: name of the file, for the message.
+        line: number of the line, for the message.
+        allow_nan: accept the bare words NaN and Infinity (as floats); otherwise they are an error.
+
+    Raises:
+        InputError: not UTF-8, not JSON, no object, a key twice, nested too deeply, an endless number.
+    """
+
+    def fail(what: str, remedy: str = "") -> InputError:
+        return InputError(Problem(what, file, line, remedy=remedy))
+
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise fail(
+            f"invalid UTF-8 at byte {error.start} of the line (0x{raw[error.start]:02x})",
+            "save the file as UTF-8",
+        ) from None
+    if _too_deep(text):
+        raise fail(f"nested too deeply (more than {MAX_DEPTH} levels)", "leave the field out")
+    try:
+        value = _Strict(allow_nan).decode(text)
+    except json.JSONDecodeError as error:
+        place = line + error.lineno - 1
+        raise InputError(
+            Problem(_json_problem(text, error), file, place, remedy="one complete JSON object is expected")
+        ) from None
+    except _KeyTwice as error:
+        raise fail(f"the key {error.args[0]!r} occurs twice in one object") from None
+    except _BareNumber as error:
+        raise fail(f"{error.args[0]} is not JSON", "write null, or leave the field out") from None
+    except RecursionError:
+        raise fail(f"nested too deeply (more than {MAX_DEPTH} levels)", "leave the field out") from None
+    except ValueError as error:
+        raise fail(f"unreadable number ({error})") from None
+    if not isinstance(value, dict):
+        raise fail(f"expected an object, found {excerpt(raw)}")
+    return value
+
+
+def read_document(path: Path, file: str) -> dict[str, Any]:
+    """Read a file that is one JSON object, as strictly as a line.
+
+    Raises:
+        NotFoundError: the file cannot be opened.
+        InputError: it is not one JSON object.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise NotFoundError(Problem(f"cannot be read ({error.strerror or error})", file)) from error
+    return parse_object(raw.removeprefix(_BOM), file, 1)
+
+
+class _KeyTwice(ValueError):
+    pass
+
+
+class _BareNumber(ValueError):
+    pass
+
+
+class _Strict(json.JSONDecoder):
+    def __init__(self, allow_nan: bool) -> None:
+        super().__init__(
+            object_pairs_hook=_unique_pairs, parse_constant=float if allow_nan else _refuse_constant
+        )
+
+
+def _refuse_constant(word: str) -> float:
+    raise _BareNumber(word)
+
+
+def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        seen: set[str] = set()
+        raise _KeyTwice(next(key for key, _ in pairs if key in seen or seen.add(key)))  # type: ignore[func-returns-value]
+    return result
+
+
+def _too_deep(text: str) -> bool:
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return False
+    depth = deepest = 0
+    for token in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
+        deepest = max(deepest, depth)
+    return deepest > MAX_DEPTH
+
+
+def _json_problem(text: str, error: json.JSONDecodeError) -> str:
+    if error.msg == "Extra data":
+        return f"something follows the record at column {error.colno} (two records fused?)"
+    if error.pos >= len(text) or "Unterminated string" in error.msg:
+        return "unfinished record: the line ends in the middle of it"
+    return f"not JSON at column {error.colno} ({error.msg})"
+
+
+def dumps(value: Any, *, indent: int | None = None, ascii_only: bool = False) -> str:
+    """Return strict JSON: text as is, but control and direction characters as ``\\u`` escapes.
+
+    Raises:
+        ValueError: the value holds NaN or an infinity.
+    """
+    text = json.dumps(value, ensure_ascii=ascii_only, allow_nan=False, indent=indent)
+    return text if ascii_only else _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Write UTF-8 text to a file so that a reader sees the old file or the new one, never half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        partial.write_bytes(text.encode("utf-8"))
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Write rows as JSON Lines, atomically."""
+    write_atomic(path, "".join(dumps(row) + "\n" for row in rows))
+
+
+def file_sha256(path: Path) -> str:
+    """Return the hex sha256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def is_number(value: object) -> bool:
+    """Tell whether a parsed JSON value is a finite float64 (booleans are none)."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:
+        return False
