@@ -317,7 +317,7 @@ def _confusion(cells: Cells, counts: Floats, names: Mapping[str, int]) -> dict[s
 
 def _wilson(successes: int, n: int, level: float) -> Figure | None:
     interval = wilson(successes, n, level)
-    return interval and Figure(interval.value, interval.low, interval.high, "wilson")
+    return None if interval is None else Figure(interval.value, interval.low, interval.high, "wilson")
 
 
 def _figure(
@@ -398,7 +398,7 @@ def accuracy_deltas(cells: Cells, how: Resampling) -> dict[str, Figure | None]:
     """
     counts = cells.counts
     if not counts.sum():
-        return {name: None for name in FIGURES}
+        return dict.fromkeys(FIGURES)
     drawn = cells.resampled(how)
     reference, candidate = (figures(cells, side, counts) for side in (0, 1))
     drawn_reference, drawn_candidate = (figures(cells, side, drawn) for side in (0, 1))

@@ -128,10 +128,9 @@ def calibration(found: Losses, items: Places | None = None) -> Calibration:
     Returns:
         Means over the items that have losses; None where there are none.
     """
-    nll, brier, bound, floor, top, correct = (
-        values if items is None else values[items]
-        for values in (found.nll, found.brier, found.bound, found.at_floor, found.top, found.correct)
-    )
+    take = slice(None) if items is None else items
+    nll, brier, top = found.nll[take], found.brier[take], found.top[take]
+    bound, floor, correct = found.bound[take], found.at_floor[take], found.correct[take]
     known = ~np.isnan(nll)
     n = int(known.sum())
     points = known & ~np.isnan(top)

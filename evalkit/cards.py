@@ -156,7 +156,7 @@ def _load_yaml(text: str, name: str) -> Any:
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):
-                event = self.peek_event()
+                event: Any = self.peek_event()  # type: ignore[no-untyped-call]
                 raise yaml.YAMLError(f"line {event.start_mark.line + 2}: aliases are not allowed in a card")
             return super().compose_node(parent, index)
 
@@ -205,7 +205,7 @@ def _not_finite(block: dict[str, Any], name: str) -> list[Problem]:
 
 def _explained(problem: Problem) -> Problem:
     remedy = ""
-    if "at_least" in problem.path or ".rules[" in problem.path and "unexpected" in problem.what:
+    if "at_least" in problem.path or (".rules[" in problem.path and "unexpected" in problem.what):
         remedy = "at_least is a number from 0 to 1, written like 0.85"
     elif problem.path.endswith((".action", ".default", ".option")):
         remedy = "put the name in quotes: YAML reads yes, no, on and off as true and false"
@@ -214,7 +214,7 @@ def _explained(problem: Problem) -> Problem:
     )
 
 
-def _default_version(front: dict[str, Any], versions: Mapping[str, Version], name: str) -> str:
+def _default_version(front: dict[str, Any], versions: dict[str, Version], name: str) -> str:
     configs = [config for config in _as_list(front.get("configs")) if isinstance(config, dict)]
     marked = [str(config.get("config_name")) for config in configs if config.get("default") is True]
     chosen = marked[0] if marked else next(reversed(versions))

@@ -50,7 +50,10 @@ class Catalog:
 
     @classmethod
     def at(cls, root: str | Path | None = None) -> Catalog:
-        """Return the catalog of a root folder (default: EVALKIT_ROOT or the current folder) and the shipped one.
+        """Return the catalog of a root folder and of what evalkit ships.
+
+        Args:
+            root: EVALKIT_ROOT or the current folder by default.
 
         Raises:
             NotFoundError: the root was named, but is no folder.
@@ -79,6 +82,14 @@ class Catalog:
                 found.setdefault((path.parent.name, short_name(path)), RunFile(path, path.parent.name))
         return [found[key] for key in sorted(found)]
 
+    def own_label_folders(self) -> dict[str, Path]:
+        """Return the label sets of the user's own root."""
+        return Catalog(self.roots[:1]).label_folders()
+
+    def own_run_files(self) -> list[RunFile]:
+        """Return the runs of the user's own root."""
+        return Catalog(self.roots[:1]).run_files()
+
     def labels(self, name: str, extra_fields: Sequence[str] = ()) -> LabelSet:
         """Load a label set by `name`, `name@version` or path.
 
@@ -86,10 +97,20 @@ class Catalog:
             NotFoundError: there is none of that name; the nearest names are suggested.
             InputError: it is damaged.
         """
-        path, card, version = self._label_file(name)
+        path, card, version = self.label_file(name)
         return load_label_file(path, file=shown(path), card=card, version=version, extra_fields=extra_fields)
 
-    def _label_file(self, name: str) -> tuple[Path, Card | None, str | None]:
+    def card(self, name: str) -> Card | None:
+        """Return the card of a label set; None for a bare file."""
+        return self.label_file(name)[1]
+
+    def label_file(self, name: str) -> tuple[Path, Card | None, str | None]:
+        """Find the file, card and version that `name`, `name@version` or a path means.
+
+        Raises:
+            NotFoundError: there is none of that name; the nearest names are suggested.
+            InputError: the card is damaged.
+        """
         if Path(name).is_file():
             return (Path(name), *_card_beside(Path(name)))
         base, _, version = name.rpartition("@") if "@" in name else (name, "", "")
@@ -129,8 +150,9 @@ class Catalog:
             return [tuple(fixed[name] for name in names)]
         by_set = self._sets_with_all(bare)
         if len(by_set) > 1 and fixed:
+            sets, name = list(by_set), bare[0]
             raise UsageError(
-                f"{bare[0]} is a run of several label sets ({', '.join(by_set)}); write {next(iter(by_set))}/{bare[0]}"
+                f"{name} is a run of several label sets ({', '.join(sets)}); write {sets[0]}/{name}"
             )
         return [tuple(fixed.get(name) or found[name] for name in names) for found in by_set.values()]
 

@@ -201,7 +201,7 @@ def diff(
             for name, parts in slices(items, fields).items()
         },
         actions=actions,
-        policy=_policy(actions, before, after) if actions else None,
+        policy=_policy(actions) if actions else None,
         settings=tuple(settings_that_differ(reference.meta, candidate.meta)),
         notices=tuple(diff_notices(before, after)),
     )
@@ -256,7 +256,7 @@ def _detectable(moved: Mapping[str, Any], n: int, level: float) -> float | None:
     return detectable_difference(n, flips / n, level=level) if n and flips else None
 
 
-def _policy(actions: tuple[Actions, Actions], reference: Decisions, candidate: Decisions) -> dict[str, Any]:
+def _policy(actions: tuple[Actions, Actions]) -> dict[str, Any]:
     before, after = actions
     sides = {"reference": before, "candidate": after}
     return {

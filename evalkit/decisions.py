@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from evalkit import rows
-from evalkit.columns import Codes, Layout, LayoutTable
+from evalkit.columns import Codes, LayoutTable
 from evalkit.errors import AlignmentError, Problem, UsageError
 from evalkit.labels import LabelSet
 from evalkit.runs import Floats, Run
@@ -68,12 +68,12 @@ class Decisions:
     @cached_property
     def usable(self) -> Bools:
         """Shape (items,): there is a decision."""
-        return self.status == rows.OK
+        return np.asarray(self.status == rows.OK)
 
     @cached_property
     def correct(self) -> Bools:
         """Shape (items,): the choice is the label; never where there is no decision."""
-        return (self.choice == self.gold) & (self.gold >= 0)
+        return np.asarray((self.choice == self.gold) & (self.gold >= 0))
 
     @cached_property
     def has_points(self) -> Bools:
@@ -224,14 +224,14 @@ def _option_order(labels: LabelSet, run: Run, row: Places, width: int) -> NDArra
             )
     if problems:
         raise AlignmentError(problems)
-    if all(_is_plain(order, labels.layouts) for order in orders) and run.p.shape[1] == width:
+    if all(_is_plain(order) for order in orders) and run.p.shape[1] == width:
         return None
     full = np.full((len(labels), width), -1, dtype=np.int32)
     full[recorded] = orders[which]
     return full
 
 
-def _is_plain(order: NDArray[np.int32], layouts: Sequence[Layout]) -> bool:
+def _is_plain(order: NDArray[np.int32]) -> bool:
     return all(column in (place, -1) for place, column in enumerate(order.tolist()))
 
 
@@ -265,7 +265,7 @@ def _named_choices(run: Run, row: Places, order: NDArray[np.int32] | None, items
     named = run.choice[row[items]]
     if order is None:
         return named
-    return np.argmax(order[items] == named[:, None], axis=1).astype(np.int32)
+    return np.asarray(np.argmax(order[items] == named[:, None], axis=1), dtype=np.int32)
 
 
 def unlabelled(runs: Sequence[Run]) -> LabelSet:

@@ -1,4 +1,4 @@
-"""Strict reading and atomic writing of JSON Lines, plain or compressed.
+r"""Strict reading and atomic writing of JSON Lines, plain or compressed.
 
 A file is read in blocks of whole lines, so that memory stays bounded and blocks can be parsed in
 parallel. Line numbers always count the lines of the (decompressed) file from 1, blank ones included;
@@ -77,7 +77,8 @@ class Source:
             with self.path.open("rb") as file:
                 for data in self._decompressed(_Hashing(file, digest), size):
                     if first:
-                        data, first = self._checked_start(data), False
+                        self._check_start(data)
+                        first = False
                     head, newline, tail = data.rpartition(b"\n")
                     if not newline:
                         rest += data
@@ -130,7 +131,7 @@ class Source:
                 Problem(f"{kind} {codec} ({error})", self.name, remedy="copy or record the file again")
             ) from error
 
-    def _checked_start(self, data: bytes) -> bytes:
+    def _check_start(self, data: bytes) -> None:
         if data[:2] in (b"\xff\xfe", b"\xfe\xff") or (data[:1] and data[1:2] == b"\0"):
             raise self._error(
                 "the file is UTF-16", 1, "save it as UTF-8 (PowerShell: Out-File -Encoding utf8)"
@@ -143,7 +144,6 @@ class Source:
                 1,
                 "write one record a line without brackets and commas, e.g. jq -c '.[]'",
             )
-        return data
 
     def _error(self, what: str, line: int, remedy: str = "") -> InputError:
         return InputError(Problem(what, self.name, line, remedy=remedy))
@@ -167,7 +167,7 @@ class _Hashing:
 
 
 def excerpt(raw: bytes, width: int = 60) -> str:
-    """Quote the start of a line for a message, undecodable bytes as ``\\xNN``."""
+    r"""Quote the start of a line for a message, undecodable bytes as ``\\xNN``."""
     text = raw.decode("utf-8", "backslashreplace")
     return repr(text if len(text) <= width else text[: width - 3] + "...")
 
@@ -204,9 +204,9 @@ def parse_object(raw: bytes, file: str, line: int, *, allow_nan: bool = False) -
         raise InputError(
             Problem(_json_problem(text, error), file, place, remedy="one complete JSON object is expected")
         ) from None
-    except _KeyTwice as error:
+    except _KeyTwiceError as error:
         raise fail(f"the key {error.args[0]!r} occurs twice in one object") from None
-    except _BareNumber as error:
+    except _BareNumberError as error:
         raise fail(f"{error.args[0]} is not JSON", "write null, or leave the field out") from None
     except RecursionError:
         raise fail(f"nested too deeply (more than {MAX_DEPTH} levels)", "leave the field out") from None
@@ -231,11 +231,11 @@ def read_document(path: Path, file: str) -> dict[str, Any]:
     return parse_object(raw.removeprefix(_BOM), file, 1)
 
 
-class _KeyTwice(ValueError):
+class _KeyTwiceError(ValueError):
     pass
 
 
-class _BareNumber(ValueError):
+class _BareNumberError(ValueError):
     pass
 
 
@@ -247,14 +247,14 @@ class _Strict(json.JSONDecoder):
 
 
 def _refuse_constant(word: str) -> float:
-    raise _BareNumber(word)
+    raise _BareNumberError(word)
 
 
 def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) < len(pairs):
         seen: set[str] = set()
-        raise _KeyTwice(next(key for key, _ in pairs if key in seen or seen.add(key)))  # type: ignore[func-returns-value]
+        raise _KeyTwiceError(next(key for key, _ in pairs if key in seen or seen.add(key)))  # type: ignore[func-returns-value]
     return result
 
 
@@ -277,7 +277,7 @@ def _json_problem(text: str, error: json.JSONDecodeError) -> str:
 
 
 def dumps(value: Any, *, indent: int | None = None, ascii_only: bool = False) -> str:
-    """Return strict JSON: text as is, but control and direction characters as ``\\u`` escapes.
+    r"""Return strict JSON: text as is, but control and direction characters as ``\\u`` escapes.
 
     Raises:
         ValueError: the value holds NaN or an infinity.
@@ -292,7 +292,7 @@ def write_atomic(path: Path, text: str) -> None:
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         partial.write_bytes(text.encode("utf-8"))
-        os.replace(partial, path)
+        partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
 

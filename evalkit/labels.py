@@ -156,6 +156,17 @@ def load_label_file(
     )
 
 
+def check_label_file(path: Path, *, file: str | None = None) -> None:
+    """Check every field of every item against the schema ``evalkit.label/1``.
+
+    Loading looks only at what scoring needs; this looks at everything.
+
+    Raises:
+        InputError: lists everything that is wrong.
+    """
+    _slow_table(Source(path, file or str(path)), FIELDS)
+
+
 def _schema(fields: Sequence[str]) -> pa.Schema:
     return pa.schema(
         [

@@ -58,10 +58,10 @@ def _label_set_notices(decisions: Decisions) -> list[str]:
     digest = recorded.get("sha256")
     if labels.sha256 is None or digest in (None, labels.sha256):
         return []
-    version = f" {recorded.get('name', '')}@{recorded.get('version')}" if recorded.get("version") else ""
+    version = f" ({recorded.get('name')}@{recorded['version']})" if recorded.get("version") else ""
     return [
-        f"{run.name}: recorded on another version of the label set{version} (sha256 {digest[:12]}...) than the "
-        f"one it is scored against ({labels.sha256[:12]}...)"
+        f"{run.name}: recorded on another version of the label set{version}, sha256 {digest[:12]}..., "
+        f"than the one it is scored against, {labels.sha256[:12]}..."
     ]
 
 
@@ -86,7 +86,8 @@ def score_notices(decisions: Decisions, found: Calibration, policy: Policy | Non
 def diff_notices(reference: Decisions, candidate: Decisions) -> list[str]:
     """Say what, besides the model, differs between two runs."""
     notices = [
-        f"the recordings differ in {key}: {before} against {after}; shifts may be the setting's, not the model's"
+        f"the recordings differ in {key}: {before} against {after}; "
+        "shifts may be the setting's, not the model's"
         for key, before, after in settings_that_differ(reference.run.meta, candidate.run.meta)
     ]
     for text, what in (("prompt_sha256", "prompt"), ("messages_sha256", "messages")):

@@ -50,7 +50,7 @@ class Row:
     """Something odd that does not make the row unusable."""
 
 
-class _Unusable(Exception):
+class _UnusableError(Exception):
     """The row is no usable decision; the message is the reason."""
 
 
@@ -90,9 +90,9 @@ def read_row(row: dict[str, Any], file: str, line: int) -> Row:
         return Row(row["id"], INVALID, options, reason=text or f"recorded as {status}")
     try:
         if text:
-            raise _Unusable(f"holds both a decision and an error ({text})")
+            raise _UnusableError(f"holds both a decision and an error ({text})")
         return _decision(row, options)
-    except _Unusable as unusable:
+    except _UnusableError as unusable:
         return Row(row["id"], INVALID, options, reason=str(unusable))
 
 
@@ -136,7 +136,7 @@ def _decision(row: dict[str, Any], options: tuple[str, ...]) -> Row:
     given = row.get("probabilities")
     if isinstance(given, dict):
         if options and set(options) != given.keys():
-            raise _Unusable(
+            raise _UnusableError(
                 f"option_ids and probabilities name different options ({', '.join(map(repr, given))})"
             )
         options = options or tuple(given)
@@ -144,37 +144,37 @@ def _decision(row: dict[str, Any], options: tuple[str, ...]) -> Row:
     ranges = row.get("probability_range")
     choice = row.get("choice")
     if not options:
-        raise _Unusable("option_ids are missing, so nobody knows which option a value belongs to")
+        raise _UnusableError("option_ids are missing, so nobody knows which option a value belongs to")
     if choice is not None and choice not in options:
-        raise _Unusable(f"the choice {choice!r} is none of the options {', '.join(options)}")
+        raise _UnusableError(f"the choice {choice!r} is none of the options {', '.join(options)}")
     named = options.index(choice) if choice is not None else -1
     if given is not None and ranges is not None:
-        raise _Unusable("holds both probabilities and probability_range")
+        raise _UnusableError("holds both probabilities and probability_range")
     if given is not None:
         return _points(row, options, given, named)
     if ranges is not None:
         return _ranged(row, options, ranges, named)
     if choice is None:
-        raise _Unusable("neither probabilities nor a choice were recorded")
+        raise _UnusableError("neither probabilities nor a choice were recorded")
     return Row(row["id"], OK, options, choice=named)
 
 
 def _points(row: dict[str, Any], options: tuple[str, ...], given: object, named: int) -> Row:
     if not isinstance(given, list):
-        raise _Unusable(f"probabilities are neither a list nor an object but {type(given).__name__}")
+        raise _UnusableError(f"probabilities are neither a list nor an object but {type(given).__name__}")
     if len(given) != len(options):
-        raise _Unusable(f"{len(given)} probabilities for {len(options)} options")
+        raise _UnusableError(f"{len(given)} probabilities for {len(options)} options")
     if len(options) < 2:
-        raise _Unusable("a decision needs at least two options")
+        raise _UnusableError("a decision needs at least two options")
     if reason := looks_like(given):
-        raise _Unusable(reason)
+        raise _UnusableError(reason)
     values = [min(float(value), 1.0) for value in given]
-    total = math.fsum(values)
+    total = _added_up(values)
     if total == 0:
-        raise _Unusable("all probabilities are 0: no option got any mass")
+        raise _UnusableError("all probabilities are 0: no option got any mass")
     mass = row.get("allowed_token_mass")
     if mass is not None and not (is_number(mass) and 0 <= mass <= 1 + SUM_TOLERANCE):
-        raise _Unusable(f"allowed_token_mass {mass!r} is no probability")
+        raise _UnusableError(f"allowed_token_mass {mass!r} is no probability")
     if total < 1 - SUM_TOLERANCE:
         mass, values = total, [value / total for value in values]
     best = values.index(max(values))
@@ -188,32 +188,40 @@ def _points(row: dict[str, Any], options: tuple[str, ...], given: object, named:
 
 def _ranged(row: dict[str, Any], options: tuple[str, ...], ranges: object, named: int) -> Row:
     if not isinstance(ranges, dict) or not ranges.keys() <= set(options):
-        raise _Unusable("probability_range must be an object from option id to [low, high]")
+        raise _UnusableError("probability_range must be an object from option id to [low, high]")
     low, high = [0.0] * len(options), [1.0] * len(options)
     for option, pair in ranges.items():
         if not (isinstance(pair, list) and len(pair) == 2 and all(map(is_number, pair))):
-            raise _Unusable(f"the range of {option!r} is no pair [low, high] of numbers")
+            raise _UnusableError(f"the range of {option!r} is no pair [low, high] of numbers")
         if not 0 <= pair[0] <= pair[1] <= 1:
-            raise _Unusable(f"the range of {option!r} is not within 0 <= low <= high <= 1")
+            raise _UnusableError(f"the range of {option!r} is not within 0 <= low <= high <= 1")
         low[options.index(option)], high[options.index(option)] = map(float, pair)
     # What the others hold at least, this one cannot hold; and the reverse.
     lows, highs = math.fsum(low), math.fsum(high)
     if lows > 1 + SUM_TOLERANCE or highs < 1 - SUM_TOLERANCE:
-        raise _Unusable("no probabilities that add up to 1 fit into the ranges")
-    tight_low = tuple(max(l, 1 - (highs - h)) for l, h in zip(low, high, strict=True))
-    tight_high = tuple(min(h, 1 - (lows - l)) for l, h in zip(low, high, strict=True))
+        raise _UnusableError("no probabilities that add up to 1 fit into the ranges")
+    tight_low = tuple(max(bottom, 1 - (highs - top)) for bottom, top in zip(low, high, strict=True))
+    tight_high = tuple(min(top, 1 - (lows - bottom)) for bottom, top in zip(low, high, strict=True))
     mass = row.get("allowed_token_mass")
     best = named if named >= 0 else tight_low.index(max(tight_low))
     if any(tight_low[other] > tight_high[best] for other in range(len(options))):
-        raise _Unusable(f"the choice {options[best]!r} contradicts the ranges")
+        raise _UnusableError(f"the choice {options[best]!r} contradicts the ranges")
     if named < 0 and any(
         tight_high[other] > tight_low[best] for other in range(len(options)) if other != best
     ):
-        raise _Unusable("the ranges do not tell which option is the choice; record it as `choice`")
+        raise _UnusableError("the ranges do not tell which option is the choice; record it as `choice`")
     return Row(
         row["id"], OK, options, None, tight_low, tight_high, best,
-        float(mass) if is_number(mass) else math.nan,
+        float(mass) if mass is not None and is_number(mass) else math.nan,
     )  # fmt: skip
+
+
+def _added_up(values: list[float]) -> float:
+    # From left to right, as the columns are added up, so that both readers agree to the last bit.
+    total = 0.0
+    for value in values:
+        total += value
+    return total
 
 
 def looks_like(values: list[Any]) -> str:
@@ -227,7 +235,7 @@ def looks_like(values: list[Any]) -> str:
         return f"probabilities are not numbers ({shown})"
     if not all(map(is_number, values)):
         return f"a probability is not finite ({shown})"
-    total = math.fsum(map(float, values))
+    total = _added_up([float(value) for value in values])
     if min(values) < 0:
         if max(values) <= 0:
             return f"probabilities are negative ({shown}): they look like log-probabilities"

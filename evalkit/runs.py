@@ -164,11 +164,29 @@ def load_run(path: str | Path, *, file: str | None = None) -> Run:
         raise InputError(problems)
     if not sum(len(part.ids) for part in parts):
         raise NoDecisionsError(Problem("holds no decision", name, remedy="record the run again"))
-    meta = _read_sidecar(path, source.sha256, name)
+    meta = read_sidecar(path, name)
+    if meta.get("sha256") not in (None, source.sha256):
+        raise ChecksumError(
+            Problem(
+                f"the sidecar {sidecar_path(path).name} describes another file "
+                f"(sha256 {meta['sha256'][:12]}..., this file has {source.sha256[:12]}...)",
+                name,
+                remedy="restore the recorded file, or record the run again",
+            )
+        )
     return _without_repeats(_assemble(parts, path, name, source, meta))
 
 
-def _read_sidecar(path: Path, sha256: str, name: str) -> dict[str, Any]:
+def read_sidecar(path: Path, name: str) -> dict[str, Any]:
+    """Read the sidecar of a run file; empty where there is none.
+
+    Args:
+        path: the run file.
+        name: how messages name the run file.
+
+    Raises:
+        InputError: the sidecar is no JSON object, or violates the schema ``evalkit.meta/1``.
+    """
     sidecar = sidecar_path(path)
     if not sidecar.exists():
         return {}
@@ -176,15 +194,6 @@ def _read_sidecar(path: Path, sha256: str, name: str) -> dict[str, Any]:
     meta = read_document(sidecar, label)
     if problems := schema.check("meta", meta, label):
         raise InputError(problems)
-    if meta.get("sha256") not in (None, sha256):
-        raise ChecksumError(
-            Problem(
-                f"the sidecar {sidecar.name} describes another file (sha256 {meta['sha256'][:12]}..., "
-                f"this file has {sha256[:12]}...)",
-                name,
-                remedy="restore the recorded file, or record the run again",
-            )
-        )
     return meta
 
 
@@ -273,7 +282,7 @@ def _matrix(values: pa.ListArray, fits: NDArray[np.bool_], width: int) -> Floats
         inside = np.zeros((len(fits), width), dtype=np.bool_)
         inside[fits] = np.arange(width) < lengths[:, None]
         matrix[inside] = numbers
-    return matrix
+    return np.asarray(matrix)
 
 
 def _read_unproven(name: str, parsed: Parsed, columns: _Columns, places: NDArray[np.int64]) -> None:

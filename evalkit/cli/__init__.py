@@ -16,7 +16,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Score recorded decisions of small language models, and tell what a new runtime or quantization changed.",
+    help="Score recorded decisions of small language models, and tell what a new runtime or quantization "
+    "changed.",
     epilog="Exit codes: 0 done (and the gate, if any, passed), 1 the gate failed, 2 usage, 3 invalid input, "
     "4 internal error, 130 interrupted.",
 )
@@ -45,7 +46,7 @@ def _global(
 
 
 def main() -> None:
-    """Run the command line and exit with the code that DESIGN of the exceptions gives each error."""
+    """Run the command line, and exit with the code that an error stands for."""
     prepare_streams()
     try:
         app()
@@ -60,8 +61,8 @@ def main() -> None:
             traceback.print_exc()
         detail = str(error).splitlines()[0] if str(error) else ""
         print(
-            f"evalkit: internal error: {type(error).__name__}: {_visible(detail)} (please report it; `evalkit --debug "
-            "...` prints the traceback)",
+            f"evalkit: internal error: {type(error).__name__}: {_visible(detail)} "
+            "(please report it; `evalkit --debug ...` prints the traceback)",
             file=sys.stderr,
         )
         sys.exit(4)

@@ -5,21 +5,23 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Sequence
-from enum import Enum
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from evalkit.errors import UsageError
+from evalkit.errors import InputError, Problem, UsageError
 
 if TYPE_CHECKING:
+    from evalkit.checking import Checked
     from evalkit.render import Look
+    from evalkit.render.document import Document
     from evalkit.scoring import Options
 
 
-class Format(str, Enum):
+class Format(StrEnum):
     """Output formats."""
 
     text = "text"
@@ -156,6 +158,42 @@ def emit(text: str, output: Path | None) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def emit_document(document: Document, data: Any, format: Format, output: Path | None, no_color: bool) -> None:
+    """Write a document, or the data behind it, in a format."""
+    from evalkit.render import data as as_data
+    from evalkit.render import page
+
+    style = look(output, no_color, quiet=False, everything=True)
+    writers = {
+        Format.text: lambda: page.to_text(document, style),
+        Format.markdown: lambda: page.to_markdown(document),
+        Format.html: lambda: page.to_html(document),
+        Format.csv: lambda: as_data.tables_to_csv(document.tables),
+        Format.json: lambda: as_data.document_to_json(data, style),
+    }
+    emit(writers[format](), output)
+
+
+def warn(text: str) -> None:
+    """Say something on standard error."""
+    from evalkit.render.escape import visible
+
+    print(f"evalkit: {visible(text)}", file=sys.stderr)
+
+
+def report_checks(checks: Iterable[Checked], quiet: bool) -> None:
+    """Print what is sound, then raise an InputError with everything that is not."""
+    problems: list[Problem] = []
+    for checked in checks:
+        problems += checked.problems
+        if not quiet:
+            emit("".join(f"{line}\n" for line in checked.sound), None)
+        for notice in checked.notices:
+            warn(notice)
+    if problems:
+        raise InputError(problems)
 
 
 def joined(groups: Sequence[Sequence[Any]], name: str, style: Look) -> str:

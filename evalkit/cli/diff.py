@@ -30,8 +30,10 @@ def diff(
     quiet: common.QuietOption = False,
     no_color: common.NoColorOption = False,
 ) -> None:
-    """Compare runs: changed choices, how far probabilities moved, whether it is more than chance, and what
-    production would do differently. Without a label set that covers the runs, only drift is measured."""
+    """Compare runs: changed choices, shifts, whether it is more than chance, what production would do.
+
+    Without a label set that covers the runs, only drift is measured.
+    """
     from evalkit.api import find_labels
     from evalkit.catalog import Catalog, read_run
     from evalkit.comparing import diff as compare

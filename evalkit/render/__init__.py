@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,6 @@ def render(reports: Reports, name: str, look: Look | None = None) -> str:
         look: how it is to look.
     """
     from evalkit.render import data, page
-    from evalkit.render.document import Document
     from evalkit.render.views import view
 
     look = look or Look()
@@ -50,9 +49,9 @@ def render(reports: Reports, name: str, look: Look | None = None) -> str:
         return data.to_json(reports, look)
     if name == "csv":
         return data.to_csv(reports)
-    writers: dict[str, Callable[[Document, Look], str]] = {
-        "text": page.to_text,
-        "markdown": page.to_markdown,
-        "html": page.to_html,
-    }
-    return writers[name](view(reports, look), look)
+    document = view(reports, look)
+    if name == "markdown":
+        return page.to_markdown(document)
+    if name == "html":
+        return page.to_html(document)
+    return page.to_text(document, look)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from evalkit.jsonl import dumps
 from evalkit.render import Look
+from evalkit.render.document import Table
 from evalkit.render.escape import visible
 
 if TYPE_CHECKING:
@@ -18,7 +20,22 @@ def to_json(reports: Reports, look: Look) -> str:
     """Return one JSON document: the report, or the schema ``evalkit.reports/1`` around several."""
     documents = [report.to_dict() for report in reports]
     value = documents[0] if len(documents) == 1 else {"schema": "evalkit.reports/1", "reports": documents}
+    return document_to_json(value, look)
+
+
+def document_to_json(value: Any, look: Look) -> str:
+    """Return data that is no report as one JSON document."""
     return dumps(value, indent=1, ascii_only=look.ascii_only) + "\n"
+
+
+def tables_to_csv(tables: Sequence[Table]) -> str:
+    """Return the first table of a document as CSV: the list that the document is about."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    for table in tables[:1]:
+        writer.writerow(table.header)
+        writer.writerows([_cell(cell) for cell in row] for row in table.rows)
+    return out.getvalue()
 
 
 def to_csv(reports: Reports) -> str:

@@ -88,9 +88,12 @@ def _shift(report: DiffReport) -> str:
     rest = (
         f" among the {report.overall['with_probabilities']} with probabilities on both sides" if few else ""
     )
-    text = f"Largest probability shift {number(largest['value'])} ({largest['id']}, option {largest['option']}){rest}."
+    if not largest["value"]:
+        return f"No probability moved{rest}."
+    place = f"{largest['id']}, option {largest['option']}"
+    text = f"Largest probability shift {number(largest['value'])} ({place}){rest}."
     if report.settings:
-        text += " The recordings' settings differ (see the notes): the shift may be the setting's, not the model's."
+        text += " The recordings' settings differ (see the notes): it may be the setting's, not the model's."
     return text
 
 
@@ -119,7 +122,7 @@ def _chance(overall: Mapping[str, Any]) -> str:
     if overall["detectable_delta"] is not None:
         text += (
             f" With so many flips, {overall['labelled']} items show a true difference of "
-            f"{100 * overall['detectable_delta']:.1f} points or more in 4 of 5 cases, smaller ones less often."
+            f"{100 * overall['detectable_delta']:.1f} points in 4 of 5 cases, a smaller one less often."
         )
     return text
 

@@ -79,7 +79,7 @@ def _wrapped(text: str, width: int | None) -> str:
     return text if width is None else "\n".join(_broken(text, width))
 
 
-def to_markdown(document: Document, look: Look) -> str:
+def to_markdown(document: Document) -> str:
     """Write a document as GitHub markdown, details in folded sections."""
     parts = [f"## {markdown(document.title)}", "\n\n".join(markdown(line) for line in document.summary)]
     parts += [_markdown_table(table) for table in document.tables]
@@ -118,7 +118,7 @@ summary{cursor:pointer;font-weight:600}.scroll{overflow-x:auto}
 """
 
 
-def to_html(document: Document, look: Look) -> str:
+def to_html(document: Document) -> str:
     """Write a document as one HTML page without scripts or outside resources."""
     title = markup(document.title)
     parts = [f"<h1>{title}</h1>"]
@@ -142,7 +142,8 @@ def _html_table(table: Table) -> str:
         return f"<tr>{''.join(inner)}</tr>"
 
     rows = "\n".join(row(cells, "td") for cells in table.rows)
-    body = f'<div class="scroll"><table><thead>{row(table.header, "th")}</thead>\n<tbody>{rows}</tbody></table></div>'
+    head = row(table.header, "th")
+    body = f'<div class="scroll"><table><thead>{head}</thead>\n<tbody>{rows}</tbody></table></div>'
     if table.hidden:
         body += f"<p>... and {table.hidden} more</p>"
     if table.note:

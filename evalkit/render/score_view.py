@@ -55,7 +55,8 @@ def _sentence(report: ScoreReport) -> str:
     if bad := _unusable_counts(counts):
         sentence += f"; {bad}"
     if counts["ties"]:
-        sentence += f"; {plural(counts['ties'], 'choice')} {'rest' if counts['ties'] > 1 else 'rests'} on an exact tie"
+        verb = "rest" if counts["ties"] > 1 else "rests"
+        sentence += f"; {plural(counts['ties'], 'choice')} {verb} on an exact tie"
     return sentence + "."
 
 
@@ -162,7 +163,10 @@ def _labels(report: ScoreReport) -> Table:
     ]
     note = ""
     if absent:
-        note = f"no item has the label {', '.join(absent)}: no recall, and balanced accuracy averages the labels present"
+        note = (
+            f"no item has the label {', '.join(absent)}, so it has no recall; "
+            "balanced accuracy averages the labels present"
+        )
     return Table("By label", ["label", "items", "recall"], rows, note=note)
 
 
