@@ -13,7 +13,7 @@ from evalkit.accuracy import FIGURES, CellTable, Resampling, accuracy_deltas, fi
 from evalkit.decisions import Decisions, Places, align, default_fields, slices, unlabelled
 from evalkit.drift import EFFECTS, ItemDrift, drift, item_drift
 from evalkit.labels import LabelSet
-from evalkit.notices import diff_notices, settings_that_differ
+from evalkit.notices import diff_notices, few_groups, settings_that_differ
 from evalkit.policy import Actions, apply_policy, transitions, why
 from evalkit.runs import Run
 from evalkit.scoring import Options, counts, refuse_invalid, restricted, unusable
@@ -195,15 +195,15 @@ def diff(
         found=found,
         signature=signature(items, [reference, candidate], policy, how, dict(options.only)),
         counts=_counts(before, after),
-        overall=_figures(found, before, table, None, how),
+        overall=_figures(found, before, table, actions, None, how),
         by={
-            name: {part.value: _figures(found, before, table, part.items, how) for part in parts}
+            name: {part.value: _figures(found, before, table, actions, part.items, how) for part in parts}
             for name, parts in slices(items, fields).items()
         },
         actions=actions,
         policy=_policy(actions) if actions else None,
         settings=tuple(settings_that_differ(reference.meta, candidate.meta)),
-        notices=tuple(diff_notices(before, after)),
+        notices=(*diff_notices(before, after), *few_groups(items, how)),
     )
 
 
@@ -222,7 +222,12 @@ def _counts(reference: Decisions, candidate: Decisions) -> dict[str, Any]:
 
 
 def _figures(
-    found: ItemDrift, reference: Decisions, table: CellTable, items: Places | None, how: Resampling
+    found: ItemDrift,
+    reference: Decisions,
+    table: CellTable,
+    actions: tuple[Actions, Actions] | None,
+    items: Places | None,
+    how: Resampling,
 ) -> dict[str, Any]:
     moved = drift(found, reference, items, level=how.level).to_dict()
     cells = table.cells(items)
@@ -238,6 +243,7 @@ def _figures(
             for name in FIGURES
         },
         **{f"{name}_delta": delta and delta.to_dict() for name, delta in deltas.items()},
+        "transitions": transitions(*actions, items) if actions else None,
         "detectable_delta": _detectable(moved, int(observed.sum()), how.level),
     }
 

@@ -12,10 +12,14 @@ from evalkit.accuracy import Resampling
 from evalkit.calibration import FEW, NLL_FLOOR, Calibration
 from evalkit.cards import Policy
 from evalkit.decisions import Decisions
+from evalkit.labels import LabelSet
 from evalkit.policy import unknown_options
 
 LOW_MASS = 0.5
 """Below this mass on the options, the answer mostly went elsewhere."""
+
+FEWEST_GROUPS = 20
+"""A bootstrap over fewer groups gives intervals that are too narrow."""
 
 SAMPLING_KEYS = (
     "temperature", "top_p", "top_k", "min_p", "typical_p", "repetition_penalty", "presence_penalty",
@@ -45,8 +49,7 @@ def run_notices(decisions: Decisions) -> list[str]:
         found.append(f"{run.name}: more than one system fingerprint: {', '.join(prints)}")
     if run.cache_hits:
         found.append(f"{run.name}: {run.cache_hits} prompts were partly cached: timings are not comparable")
-    if note := run.meta.get("note"):
-        found.append(f"{run.name}: {note}")
+    found += [f"{run.name}: {text}" for text in (run.meta.get("note"), *run.meta.get("notices", ())) if text]
     if not decisions.usable.any():
         found.append(f"{run.name}: no item was scored: not one usable decision")
     return found + [notice for notice in labels.notices if notice not in found]
@@ -138,8 +141,10 @@ def _same_run(reference: Decisions, candidate: Decisions) -> bool:
     )
 
 
-def few_groups(groups: int, how: Resampling) -> str | None:
+def few_groups(labels: LabelSet, how: Resampling) -> list[str]:
     """Warn where a bootstrap over very few groups makes intervals too narrow."""
-    if groups >= 20:
-        return None
-    return f"only {groups} groups to resample: {how.level * 100:g} % bootstrap intervals are too narrow"
+    coded = labels.fields.get("group")
+    groups = len(coded.names) if coded else len(labels)
+    if groups >= FEWEST_GROUPS or not labels.labelled:
+        return []
+    return [f"only {groups} groups to resample: {how.level * 100:g} % bootstrap intervals are too narrow"]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from evalkit import rows
 from evalkit.cards import Policy, Rule
-from evalkit.decisions import Bools, Decisions
+from evalkit.decisions import Bools, Decisions, Places
 from evalkit.errors import UsageError
 from evalkit.statistics import wilson
 
@@ -170,8 +170,13 @@ def told_apart(value: float, threshold: float, digits: int = 4) -> tuple[str, st
     return shown, repr(threshold)
 
 
-def transitions(reference: Actions, candidate: Actions) -> dict[str, int]:
+def transitions(reference: Actions, candidate: Actions, items: Places | None = None) -> dict[str, int]:
     """Count the items that production would treat differently now.
+
+    Args:
+        reference: the actions before.
+        candidate: the actions now, of the same policy.
+        items: the items of a slice; all by default.
 
     Returns:
         Per pair of different actions ``reference->candidate`` the number of items, 0 included, so that a
@@ -179,7 +184,8 @@ def transitions(reference: Actions, candidate: Actions) -> dict[str, int]:
     """
     names = reference.names
     size = len(names)
-    counts = np.bincount(reference.code.astype(np.int64) * size + candidate.code, minlength=size * size)
+    pairs = reference.code.astype(np.int64) * size + candidate.code
+    counts = np.bincount(pairs if items is None else pairs[items], minlength=size * size)
     return {
         f"{before}->{after}": int(counts[row * size + column])
         for row, before in enumerate(names)

@@ -144,8 +144,7 @@ def score(labels: LabelSet, run: Run, options: Options | None = None) -> ScoreRe
     policy = options.policy or labels.policy
     actions = apply_policy(policy, decisions) if policy else None
     notices = score_notices(decisions, overall_calibration, policy)
-    if warning := _few(labels, options.resampling):
-        notices.append(warning)
+    notices += few_groups(labels, options.resampling)
     return ScoreReport(
         labels=labels,
         run=run,
@@ -173,11 +172,6 @@ def score(labels: LabelSet, run: Run, options: Options | None = None) -> ScoreRe
 def restricted(decisions: Decisions, options: Options) -> Decisions:
     """Restrict aligned decisions to the items asked for."""
     return decisions.subset(matching(decisions.labels, options.only)) if options.only else decisions
-
-
-def _few(labels: LabelSet, how: Resampling) -> str | None:
-    groups = labels.fields.get("group")
-    return few_groups(len(groups.names) if groups else len(labels), how)
 
 
 def _figures(

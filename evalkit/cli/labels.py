@@ -104,6 +104,36 @@ def _folder_of(name: str) -> str:
     return str(Path(name).parent) if Path(name).name == "README.md" else name
 
 
+@app.command()
+def lint(
+    names: Annotated[list[str], typer.Argument(help="Label sets or files.", metavar="SET...")],
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 3 if there are findings.")] = False,
+    format: common.FormatOption = common.Format.text,
+    output: common.OutputOption = None,
+    root: common.RootOption = None,
+    no_color: common.NoColorOption = False,
+) -> None:
+    """Look for what makes a label set weak: imbalance, near-duplicates, give-aways."""
+    from evalkit.catalog import Catalog
+    from evalkit.errors import InputError, Problem
+    from evalkit.lint import lint as find
+    from evalkit.render import catalog_view
+
+    catalog = Catalog.at(root)
+    found = [(labels, find(labels)) for labels in map(catalog.labels, names)]
+    data = {
+        "schema": "evalkit.lint/1",
+        "label_sets": [
+            {**labels.to_dict(), "findings": [vars(finding) for finding in findings]}
+            for labels, findings in found
+        ],
+    }
+    common.emit_document(catalog_view.lint(found), data, format, output, no_color)
+    problems = [Problem(finding.what, labels.file) for labels, findings in found for finding in findings]
+    if strict and problems:
+        raise InputError(problems)
+
+
 @app.command("diff")
 def diff_sets(
     old: Annotated[str, typer.Argument(help="The old version, e.g. graduate-18@v1.", metavar="OLD")],

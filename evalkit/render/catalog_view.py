@@ -12,6 +12,7 @@ from evalkit import rows
 from evalkit.cards import Card
 from evalkit.labelchanges import LabelChanges
 from evalkit.labels import LabelSet
+from evalkit.lint import Finding
 from evalkit.render.document import Document, Table
 from evalkit.render.numbers import NONE, figure, plural
 from evalkit.runs import Run
@@ -155,6 +156,22 @@ def with_scores(document: Document, names: Sequence[str], scores: Sequence[Score
         ],
     )
     return replace(document, tables=[*document.tables, table])
+
+
+def lint(found: Sequence[tuple[LabelSet, Sequence[Finding]]]) -> Document:
+    """Show what makes label sets weak."""
+    table = Table(
+        "",
+        ["label set", "check", "finding", "items"],
+        [
+            [labels.file, finding.kind, finding.what, field_summary(finding.items) or NONE]
+            for labels, findings in found
+            for finding in findings
+        ],
+        left=4,
+    )
+    summary = f"{plural(len(table.rows), 'finding')} in {plural(len(found), 'label set')}."
+    return Document("Weaknesses of label sets", [summary], [table] if table.rows else [])
 
 
 def changes(old: str, new: str, found: LabelChanges) -> Document:
