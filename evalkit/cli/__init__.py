@@ -15,6 +15,7 @@ app = typer.Typer(
     name="evalkit",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Score recorded decisions of small language models, and tell what a new runtime or quantization "
     "changed.",

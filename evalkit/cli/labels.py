@@ -9,7 +9,9 @@ import typer
 
 from evalkit.cli import common
 
-app = typer.Typer(no_args_is_help=True, help="List, show, validate and compare label sets.")
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="List, show, validate and compare label sets."
+)
 
 NameArgument = Annotated[str, typer.Argument(help="NAME, NAME@VERSION, a folder or a file.", metavar="SET")]
 

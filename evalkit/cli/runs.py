@@ -8,7 +8,7 @@ import typer
 
 from evalkit.cli import common
 
-app = typer.Typer(no_args_is_help=True, help="List, show and validate recorded runs.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List, show and validate recorded runs.")
 
 
 @app.command("list")

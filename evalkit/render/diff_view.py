@@ -108,16 +108,14 @@ def _production(policy: Mapping[str, Any]) -> str:
 def _chance(overall: Mapping[str, Any]) -> str:
     test = overall["mcnemar"]
     worse, better = test["reference_only"], test["candidate_only"]
-    lost = (
-        " (decisions that are missing now counted as broken)" if overall["lost"] or overall["gained"] else ""
-    )
-    numbers = (
-        f"{worse} broken, {better} fixed of {overall['labelled']}{lost}: exact McNemar {p_value(test['p'])}"
-    )
+    broken = f"{overall['broken']} broken" + (f" and {overall['lost']} lost" if overall["lost"] else "")
+    fixed = f"{overall['fixed']} fixed" + (f" and {overall['gained']} gained" if overall["gained"] else "")
+    numbers = f"{broken}, {fixed} of {overall['labelled']}: exact McNemar {p_value(test['p'])}"
     if not worse + better:
         return f"No item turned from right to wrong or back ({numbers})."
     if test["p"] < 0.05:
-        return f"The accuracy difference is more than chance ({numbers})."
+        why = ", but it rests on decisions that are missing" if overall["lost"] or overall["gained"] else ""
+        return f"The accuracy difference is more than chance{why} ({numbers})."
     text = f"The accuracy difference cannot be told from chance ({numbers})."
     if overall["detectable_delta"] is not None:
         text += (
@@ -151,8 +149,7 @@ def _figures(reports: Sequence[DiffReport]) -> Table:
         rows += _row(
             "exact McNemar", [p_value(one["mcnemar"]["p"]) if one["mcnemar"] else NONE for one in overall]
         )
-    largest = [one["max_probability_shift"] for one in overall]
-    rows += _row("largest probability shift", [number(one["value"]) if one else NONE for one in largest])
+    rows += _row("largest probability shift", [number(_largest(one)) for one in overall])
     errors = [one["standard_errors"] or {} for one in overall]
     for key, name in (
         ("mean_max_shift", "mean probability shift"),
@@ -207,31 +204,52 @@ def _accuracies(report: DiffReport) -> Table:
 def _slices(reports: Sequence[DiffReport], field: str) -> Table:
     first = reports[0]
     if len(reports) == 1:
-        labelled = first.labels.labelled
-        header = [field, "n", "changed", "tie"] + (
-            ["broken", "fixed", "balanced accuracy, delta"] if labelled else ["largest shift", "mean KL"]
-        )
-        rows = []
-        for name, one in first.by[field].items():
-            row = [name, str(one["compared"]), str(one["changed_choices"]), str(one["changed_with_tie"])]
-            if labelled:
-                metric = first.labels.headline if field != "family" else "balanced_accuracy"
-                row += [str(one["broken"]), str(one["fixed"]), figure(one[f"{metric}_delta"], sign=True)]
-                header[-1] = (
-                    "headline" if metric != "balanced_accuracy" else "balanced accuracy"
-                ) + ", delta"
-            else:
-                largest = one["max_probability_shift"]
-                row += [number(largest["value"]) if largest else NONE, number(one["mean_kl"])]
-            rows.append(row)
-        return Table(f"By {field}", header, rows)
+        return _labelled_slices(first, field) if first.labels.labelled else _drift_slices(first, field)
     rows = [
-        [name, str(one["compared"])] + [f"{report.by[field][name]['changed_choices']}" for report in reports]
+        [name, str(one["compared"])] + [_with_ties(report.by[field][name]) for report in reports]
         for name, one in first.by[field].items()
     ]
     return Table(
         f"Changed choices by {field}", [field, "n", *(report.candidate.run.name for report in reports)], rows
     )
+
+
+def _labelled_slices(report: DiffReport, field: str) -> Table:
+    metric = report.labels.headline
+    if field == "family" or all(one[f"{metric}_delta"] is None for one in report.by[field].values()):
+        metric = "balanced_accuracy"
+    name = NAMES[metric].replace("mean family ", "m. f. ")
+    rows = [
+        [
+            value,
+            str(one["compared"]),
+            _with_ties(one),
+            str(one["broken"]),
+            str(one["fixed"]),
+            figure(one[f"{metric}_delta"], sign=True),
+        ]
+        for value, one in report.by[field].items()
+    ]
+    header = [field, "n", "changed", "broken", "fixed", f"{name}, delta"]
+    return Table(f"By {field}", header, rows, note="m. f.: mean over families" if "m. f." in name else "")
+
+
+def _drift_slices(report: DiffReport, field: str) -> Table:
+    rows = [
+        [value, str(one["compared"]), _with_ties(one), number(_largest(one)), number(one["mean_kl"])]
+        for value, one in report.by[field].items()
+    ]
+    return Table(f"By {field}", [field, "n", "changed", "largest shift", "mean KL"], rows)
+
+
+def _with_ties(one: Mapping[str, Any]) -> str:
+    ties = one["changed_with_tie"]
+    return f"{one['changed_choices']}" + (f", {plural(ties, 'tie')}" if ties else "")
+
+
+def _largest(one: Mapping[str, Any]) -> float | None:
+    largest = one["max_probability_shift"]
+    return None if largest is None else largest["value"]
 
 
 def _quantiles(report: DiffReport) -> Table:
@@ -242,8 +260,7 @@ def _quantiles(report: DiffReport) -> Table:
         [f"{percent} %", number(ladders["shift"][percent]), number(ladders["kl"][percent], 6)]
         for percent in ladders["kl"]
     ]
-    largest = report.overall["max_probability_shift"]
-    rows.append(["largest", number(largest["value"]), NONE])
+    rows.append(["largest", number(_largest(report.overall)), NONE])
     return Table("Quantiles", ["", "probability shift", "KL (nats)"], rows, fold=True)
 
 

@@ -30,18 +30,19 @@ def to_text(document: Document, look: Look) -> str:
 
 
 def _text_table(table: Table, look: Look, title: str) -> str:
-    from tabulate import tabulate
+    import tabulate
 
+    tabulate.MIN_PADDING = 0  # two more columns a heading are too much on 80
     header = [visible(cell) for cell in table.header]
     rows = [[visible(cell) for cell in row] for row in table.rows]
     if look.width is not None:
-        header, *rows = _fitted([header, *rows], look.width)
+        header, *rows = _fitted(header, rows, look.width)
     if look.color:
         rows = [
             [f"{_COLORED[cell]}{cell}{_PLAIN}" if cell in _COLORED else cell for cell in row] for row in rows
         ]
     align = ["left" if place < table.left else "right" for place in range(len(header))]
-    body = tabulate(rows, header, tablefmt="simple", colalign=align if rows else None, disable_numparse=True)
+    body = tabulate.tabulate(rows, header, tablefmt="simple", colalign=align if rows else None, disable_numparse=True)
     lines = [line.rstrip() for line in body.splitlines()]
     if table.hidden:
         lines.append(f"... and {table.hidden} more (see --format csv or json, or --all)")
@@ -50,20 +51,35 @@ def _text_table(table: Table, look: Look, title: str) -> str:
     return "\n".join([title, *lines] if title else lines)
 
 
-def _fitted(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
-    """Break long cells over several lines until the table is as narrow as the terminal."""
-    from wcwidth import wcswidth
+def _fitted(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
+    """Break long cells over several lines until the table is as narrow as the terminal.
 
-    widths = [max(max(wcswidth(cell), 0) for cell in column) for column in zip(*rows, strict=True)]
-    room = width - _GAP * (len(widths) - 1)
+    Headings give way first, down to their longest word; then the widest columns.
+    """
+    natural = [_widest(column) for column in zip(header, *rows, strict=True)]
+    room = width - _GAP * (len(natural) - 1)
+    tight = [
+        max(_widest(column), _widest(title.split()))
+        for title, column in zip(
+            header, [[row[place] for row in rows] for place in range(len(header))], strict=True
+        )
+    ]
+    widths = natural if sum(natural) <= room else tight
     while sum(widths) > room and max(widths) > _NARROWEST:
         widest = widths.index(max(widths))
         second = max([other for place, other in enumerate(widths) if place != widest], default=0)
         excess = sum(widths) - room
         widths[widest] = max(_NARROWEST, widths[widest] - excess, min(second, widths[widest] - 1))
     return [
-        ["\n".join(_broken(cell, limit)) for cell, limit in zip(row, widths, strict=True)] for row in rows
+        ["\n".join(_broken(cell, limit)) for cell, limit in zip(row, widths, strict=True)]
+        for row in (header, *rows)
     ]
+
+
+def _widest(cells: Sequence[str]) -> int:
+    from wcwidth import wcswidth
+
+    return max((wcswidth(cell) for cell in cells), default=0)
 
 
 def _broken(text: str, width: int) -> list[str]:
