@@ -26,6 +26,7 @@ def document(reports: Sequence[DiffReport], look: Look) -> Document:
     """Lay diff reports against one reference out; with one candidate its details follow the figures."""
     first = reports[0]
     version = f"@{first.labels.version}" if first.labels.version else ""
+    where = f" on {first.labels.name}{version}" if first.labels.path else ", drift only"
     candidates = ", ".join(report.candidate.run.name for report in reports)
     tables = [_figures(reports)]
     if not look.quiet:
@@ -35,7 +36,7 @@ def document(reports: Sequence[DiffReport], look: Look) -> Document:
         for report in reports:
             tables += _lists(report, look, named=len(reports) > 1)
     return Document(
-        title=f"{first.reference.run.name} -> {candidates} on {first.labels.name}{version}",
+        title=f"{first.reference.run.name} -> {candidates}{where}",
         summary=[line for report in reports for line in sentences(report, named=len(reports) > 1)],
         tables=[table for table in tables if table.rows],
         notices=list(dict.fromkeys(notice for report in reports for notice in report.notices)),

@@ -42,7 +42,7 @@ def _text_table(table: Table, look: Look, title: str) -> str:
             [f"{_COLORED[cell]}{cell}{_PLAIN}" if cell in _COLORED else cell for cell in row] for row in rows
         ]
     align = ["left" if place < table.left else "right" for place in range(len(header))]
-    body = tabulate.tabulate(rows, header, tablefmt="simple", colalign=align if rows else None, disable_numparse=True)
+    body = tabulate.tabulate(rows, header, tablefmt="simple", colalign=align, disable_numparse=True)
     lines = [line.rstrip() for line in body.splitlines()]
     if table.hidden:
         lines.append(f"... and {table.hidden} more (see --format csv or json, or --all)")
