@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evalkit.catalog import Catalog, read_run
+from evalkit.catalog import Catalog
 from evalkit.comparing import DiffReport
 from evalkit.comparing import diff as _diff
-from evalkit.errors import NotFoundError, UsageError
+from evalkit.errors import NotFoundError
 from evalkit.labels import LabelSet
 from evalkit.runs import Run
 from evalkit.scoring import Options, ScoreReport
@@ -37,11 +37,7 @@ def load_run(name: str | Path, *, root: str | Path | None = None) -> Run:
         UsageError: the name means several runs.
         InputError: it is damaged.
     """
-    found = Catalog.at(root).resolve([str(name)])
-    if len(found) > 1:
-        names = ", ".join(f"{group[0].set_name}/{group[0].name}" for group in found)
-        raise UsageError(f"{name} means several runs: {names}")
-    return read_run(found[0][0])
+    return Catalog.at(root).run(str(name))
 
 
 def score(

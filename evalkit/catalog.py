@@ -156,6 +156,20 @@ class Catalog:
             )
         return [tuple(fixed.get(name) or found[name] for name in names) for found in by_set.values()]
 
+    def run(self, name: str) -> Run:
+        """Load the one run that a name or path means.
+
+        Raises:
+            NotFoundError: there is none of that name.
+            UsageError: the name means several runs.
+            InputError: it is damaged.
+        """
+        found = [group[0] for group in self.resolve([name])]
+        if len(found) > 1:
+            names = ", ".join(f"{file.set_name}/{file.name}" for file in found)
+            raise UsageError(f"{name} means several runs: {names}")
+        return read_run(found[0])
+
     def _sets_with_all(self, bare: Sequence[str]) -> dict[str, dict[str, RunFile]]:
         for root in self.roots:
             found: dict[str, dict[str, RunFile]] = {}

@@ -15,6 +15,7 @@ import typer
 from evalkit.errors import InputError, Problem, UsageError
 
 if TYPE_CHECKING:
+    from evalkit.catalog import Catalog
     from evalkit.checking import Checked
     from evalkit.render import Look
     from evalkit.render.document import Document
@@ -77,6 +78,35 @@ def prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+
+
+def open_catalog(root: Path | None) -> Catalog:
+    """Return the catalog of a root, with what reads the files loaded lean."""
+    _load_pyarrow_without_pandas()
+    from evalkit.catalog import Catalog
+
+    return Catalog.at(root)
+
+
+class _NotNow:
+    """An import finder that does not let pandas in."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name, name=name)
+
+
+def _load_pyarrow_without_pandas() -> None:
+    # At its first conversion pyarrow imports pandas, if it is installed, to recognise its objects: half
+    # of a command's start-up, for nothing. It asks once; afterwards pandas can be imported as usual.
+    finder = _NotNow()
+    sys.meta_path.insert(0, finder)
+    try:
+        import pyarrow as pa
+
+        pa.array([])
+    finally:
+        sys.meta_path.remove(finder)
 
 
 def make_options(

@@ -35,11 +35,11 @@ def diff(
     Without a label set that covers the runs, only drift is measured.
     """
     from evalkit.api import find_labels
-    from evalkit.catalog import Catalog, read_run
+    from evalkit.catalog import read_run
     from evalkit.comparing import diff as compare
 
     options = common.make_options(by, only, policy, default_action, resamples, seed, strict)
-    catalog = Catalog.at(root)
+    catalog = common.open_catalog(root)
     fields = common.extra_fields(options)
     reports = []
     for first, *others in catalog.resolve([reference, *candidates]):

@@ -25,10 +25,10 @@ def list_sets(
 ) -> None:
     """List the label sets that are found by name."""
     from evalkit.cards import CARD_NAME, load_card
-    from evalkit.catalog import Catalog, shown
+    from evalkit.catalog import shown
     from evalkit.render import catalog_view
 
-    folders = Catalog.at(root).label_folders()
+    folders = common.open_catalog(root).label_folders()
     cards = [(name, load_card(folder, shown(folder / CARD_NAME))) for name, folder in sorted(folders.items())]
     data = [
         {
@@ -58,10 +58,9 @@ def show(
     no_color: common.NoColorOption = False,
 ) -> None:
     """Describe a label set: versions, labels, fields and policy."""
-    from evalkit.catalog import Catalog
     from evalkit.render import catalog_view
 
-    catalog = Catalog.at(root)
+    catalog = common.open_catalog(root)
     labels = catalog.labels(name)
     card = catalog.card(name)
     data = {
@@ -87,10 +86,9 @@ def validate(
     quiet: common.QuietOption = False,
 ) -> None:
     """Check label sets: card, checksums, every field of every item. Exits with 3 and lists all problems."""
-    from evalkit.catalog import Catalog
     from evalkit.checking import check_labels
 
-    catalog = Catalog.at(root)
+    catalog = common.open_catalog(root)
     wanted = (
         [_folder_of(name) for name in names]
         if names
@@ -116,12 +114,11 @@ def lint(
     no_color: common.NoColorOption = False,
 ) -> None:
     """Look for what makes a label set weak: imbalance, near-duplicates, give-aways."""
-    from evalkit.catalog import Catalog
     from evalkit.errors import InputError, Problem
     from evalkit.lint import lint as find
     from evalkit.render import catalog_view
 
-    catalog = Catalog.at(root)
+    catalog = common.open_catalog(root)
     found = [(labels, find(labels)) for labels in map(catalog.labels, names)]
     data = {
         "schema": "evalkit.lint/1",
@@ -147,13 +144,11 @@ def diff_sets(
     no_color: common.NoColorOption = False,
 ) -> None:
     """Show what changed between two versions of a label set, and what that does to a run's score."""
-    from evalkit.api import load_run
-    from evalkit.catalog import Catalog
     from evalkit.labelchanges import label_changes
     from evalkit.render import catalog_view
     from evalkit.scoring import score
 
-    catalog = Catalog.at(root)
+    catalog = common.open_catalog(root)
     before, after = catalog.labels(old), catalog.labels(new)
     found = label_changes(before, after)
     document = catalog_view.changes(old, new, found)
@@ -164,7 +159,7 @@ def diff_sets(
         **found.to_dict(),
     }
     if run is not None:
-        recorded = load_run(run, root=root)
+        recorded = catalog.run(run)
         scores = [score(labels, recorded) for labels in (before, after)]
         document = catalog_view.with_scores(document, [old, new], scores)
         data["scores"] = [dict(report.overall[report.labels.headline]) for report in scores]

@@ -19,12 +19,12 @@ def list_runs(
     no_color: common.NoColorOption = False,
 ) -> None:
     """List the runs that are found by name."""
-    from evalkit.catalog import Catalog, shown
+    from evalkit.catalog import shown
     from evalkit.render import catalog_view
     from evalkit.runs import read_sidecar
 
     entries = []
-    for found in Catalog.at(root).run_files():
+    for found in common.open_catalog(root).run_files():
         meta = read_sidecar(found.path, shown(found.path))
         model, runtime = meta.get("model", {}), meta.get("runtime", {})
         entries.append(
@@ -52,10 +52,9 @@ def show(
     no_color: common.NoColorOption = False,
 ) -> None:
     """Describe a run: how many decisions of which status, and what its sidecar says."""
-    from evalkit.api import load_run
     from evalkit.render import catalog_view
 
-    run = load_run(name, root=root)
+    run = common.open_catalog(root).run(name)
     data = {
         "schema": "evalkit.run-summary/1",
         **run.to_dict(),
@@ -79,10 +78,9 @@ def validate(
     quiet: common.QuietOption = False,
 ) -> None:
     """Check runs: every row, the sidecar, the fit to the label set. Exits with 3 and lists all problems."""
-    from evalkit.catalog import Catalog
     from evalkit.checking import check_run
 
-    catalog = Catalog.at(root)
+    catalog = common.open_catalog(root)
     files = (
         [file for name in names for group in catalog.resolve([name]) for file in group]
         if names

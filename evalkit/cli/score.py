@@ -32,12 +32,12 @@ def score(
     no_color: common.NoColorOption = False,
 ) -> None:
     """Score runs against a label set: accuracies with intervals, losses, slices, and what the policy does."""
-    from evalkit.catalog import Catalog, read_run
+    from evalkit.catalog import read_run
     from evalkit.scoring import ScoreReport
     from evalkit.scoring import score as score_run
 
     options = common.make_options(by, only, policy, default_action, resamples, seed, strict)
-    catalog = Catalog.at(root)
+    catalog = common.open_catalog(root)
     groups: dict[str, list[ScoreReport]] = {}
     for group in catalog.resolve(runs):
         for file in group:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from evalkit.errors import Problem
 
-Kind = Literal["label", "labelset", "run", "meta", "score", "diff", "reports"]
+Kind = Literal["label", "labelset", "run", "meta", "score", "diff", "reports", "rules", "checks", "gate", "lock"]
 
 
 @cache

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -130,7 +129,7 @@ def test_output_goes_to_a_file_whole_or_not_at_all(evalkit: Evalkit, tmp_path: P
     assert json.loads((tmp_path / "out" / "report.json").read_text("utf-8"))["schema"] == "evalkit.score/1"
     blocked = evalkit(["score", "semif-252/bf16", "--output", "out"], tmp_path)
     assert blocked.code == 2
-    assert os.listdir(tmp_path / "out") == ["report.json"]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["report.json"]
 
 
 def test_strict_score_refuses_invalid_decisions(evalkit: Evalkit, make: Maker, tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_html_page_is_balanced_and_shows_cells_literally() -> None:
             self.open: list[str] = []
             self.texts: list[str] = []
 
-        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        def handle_starttag(self, tag: str, _attrs: list[tuple[str, str | None]]) -> None:
             if tag != "meta":
                 self.open.append(tag)
 
