@@ -174,7 +174,8 @@ def _load_yaml(text: str, name: str) -> Any:
         line = mark.line + 2 if mark else None
         raise InputError(Problem(f"not YAML ({error.problem or error})", name, line)) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(Problem(f"not YAML ({error or 'nested too deeply'})", name)) from None
+        what = " ".join(str(error).split()) or "nested too deeply"
+        raise InputError(Problem(f"not YAML ({what})", name)) from None
 
 
 def _plain(value: Any) -> Any:

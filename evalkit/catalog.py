@@ -78,7 +78,7 @@ class Catalog:
         """Return all runs, those of an earlier root hiding those of the same set and name."""
         found: dict[tuple[str, str], RunFile] = {}
         for root in self.roots:
-            for path in _run_paths(root, "*"):
+            for path in _run_paths(root):
                 found.setdefault((path.parent.name, short_name(path)), RunFile(path, path.parent.name))
         return [found[key] for key in sorted(found)]
 
@@ -111,10 +111,14 @@ class Catalog:
             NotFoundError: there is none of that name; the nearest names are suggested.
             InputError: the card is damaged.
         """
-        if Path(name).is_file():
+        if _is_file(name):
             return (Path(name), *_card_beside(Path(name)))
         base, _, version = name.rpartition("@") if "@" in name else (name, "", "")
-        folder = Path(base) if (Path(base) / CARD_NAME).is_file() else self.label_folders().get(base)
+        folder = self._label_folder(name)
+        if folder is not None:
+            base, version = name, ""
+        else:
+            folder = self._label_folder(base)
         if folder is None:
             known = [*self.label_folders()]
             raise NotFoundError(Problem(f"no label set of this name or path{_nearest(base, known)}", name))
@@ -129,6 +133,9 @@ class Catalog:
                 )
             )
         return folder / f"{version}.jsonl", card, version
+
+    def _label_folder(self, name: str) -> Path | None:
+        return Path(name) if _is_file(f"{name}/{CARD_NAME}") else self.label_folders().get(name)
 
     def resolve(self, names: Sequence[str]) -> list[tuple[RunFile, ...]]:
         """Find the runs that names mean, grouped so that each group belongs to one label set.
@@ -171,11 +178,13 @@ class Catalog:
         return read_run(found[0])
 
     def _sets_with_all(self, bare: Sequence[str]) -> dict[str, dict[str, RunFile]]:
-        for root in self.roots:
+        # The user's own runs first; then own and shipped ones together, so that a new recording can be
+        # compared with a shipped reference.
+        for roots in (*((root,) for root in self.roots), self.roots):
             found: dict[str, dict[str, RunFile]] = {}
             for name in bare:
-                for path in _run_paths(root, name):
-                    found.setdefault(path.parent.name, {})[name] = RunFile(path, path.parent.name)
+                for path in (path for root in roots for path in _run_paths(root, name)):
+                    found.setdefault(path.parent.name, {}).setdefault(name, RunFile(path, path.parent.name))
             complete = {key: found[key] for key in sorted(found) if found[key].keys() == set(bare)}
             if complete:
                 return complete
@@ -247,14 +256,25 @@ def shown(path: Path) -> str:
         return path.as_posix()
 
 
-def _run_paths(root: Path, name: str) -> Iterable[Path]:
-    escaped = name if name == "*" else "".join(f"[{sign}]" if sign in "*?[" else sign for sign in name)
+def _run_paths(root: Path, name: str | None = None) -> Iterable[Path]:
+    """Yield the files of the runs of a name (or all) below a root; a plain file comes before a packed one."""
     for suffix in _SUFFIXES:
-        yield from sorted(path for path in root.glob(f"runs/*/{escaped}{suffix}") if path.is_file())
+        for folder in sorted(root.glob("runs/*")):
+            if name is not None:
+                yield from [folder / f"{name}{suffix}"] if _is_file(f"{folder}/{name}{suffix}") else []
+            else:
+                yield from sorted(path for path in folder.glob(f"*{suffix}") if path.is_file())
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):  # too long, or with a NUL: no file has such a name
+        return False
 
 
 def _is_path(name: str) -> bool:
-    return Path(name).is_file() or name.endswith(_SUFFIXES)
+    return _is_file(name) or name.endswith(_SUFFIXES)
 
 
 def _card_beside(path: Path) -> tuple[Card | None, str | None]:

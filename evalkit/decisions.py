@@ -168,7 +168,11 @@ def align(labels: LabelSet, run: Run) -> Decisions:
         low, high = _reordered(run.low, row, order), _reordered(run.high, row, order)
     usable = status == rows.OK
     choice, tie = _choices(p, usable)
+    if low is not None:
+        ranged = usable & np.isnan(p[:, 0]) & ~np.isnan(low[:, 0])
+        choice = np.where(ranged, _choices(low, ranged)[0], choice)
     named = usable & np.isnan(p[:, 0])
+    named[named] = run.choice[row[named]] >= 0
     if named.any():
         choice[named] = _named_choices(run, row, order, named)
     return Decisions(labels, run, row, status, p, low, high, choice, tie)

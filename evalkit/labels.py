@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -164,23 +165,21 @@ def check_label_file(path: Path, *, file: str | None = None) -> None:
     Raises:
         InputError: lists everything that is wrong.
     """
-    _slow_table(Source(path, file or str(path)), FIELDS)
+    _slow_table(Source(path, file or str(path)), FIELDS, everything=True)
 
 
 def _schema(fields: Sequence[str]) -> pa.Schema:
-    return pa.schema(
-        [
-            ("id", pa.string()),
-            ("options", pa.list_(pa.struct([("id", pa.string())]))),
-            ("label", pa.string()),
-            ("tags", pa.list_(pa.string())),
-            *((field, pa.string()) for field in fields if field != "tags"),
-        ]
-    )
+    own = {
+        "id": pa.string(),
+        "options": pa.list_(pa.struct([("id", pa.string())])),
+        "label": pa.string(),
+        "tags": pa.list_(pa.string()),
+    }
+    return pa.schema([*own.items(), *((field, pa.string()) for field in fields if field not in own)])
 
 
 def _occurs(table: pa.Table, field: str) -> bool:
-    return field != "tags" and table[field].null_count < len(table)
+    return field not in ("tags", "options") and table[field].null_count < len(table)
 
 
 def _fast_table(source: Source, fields: Sequence[str]) -> tuple[pa.Table, NDArray[np.int64]] | None:
@@ -278,8 +277,10 @@ def _difference(items: Sequence[Mapping[str, Any]]) -> str:
     return "same label, other content"
 
 
-def _slow_table(source: Source, fields: Sequence[str]) -> tuple[pa.Table, NDArray[np.int64]]:
-    """Read the file line by line and report everything that is wrong with it."""
+def _slow_table(
+    source: Source, fields: Sequence[str], *, everything: bool = False
+) -> tuple[pa.Table, NDArray[np.int64]]:
+    """Read the file line by line and report what is wrong with the fields needed, or with everything."""
     problems: list[Problem] = []
     items: list[dict[str, Any]] = []
     lines: list[int] = []
@@ -287,11 +288,11 @@ def _slow_table(source: Source, fields: Sequence[str]) -> tuple[pa.Table, NDArra
     for block in source.blocks():
         for number, raw in block.lines():
             try:
-                item = parse_object(raw, source.name, number)
+                item = parse_object(raw, source.name, number, allow_nan=not everything)
             except InputError as error:
                 problems += error.problems
                 continue
-            problems += item_problems(item, source.name, number)
+            problems += item_problems(item, source.name, number, None if everything else fields)
             items.append(item)
             lines.append(number)
     if problems:
@@ -312,17 +313,24 @@ def _storable(value: Any, field: str) -> Any:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def item_problems(item: Mapping[str, Any], file: str, line: int) -> list[Problem]:
+def item_problems(
+    item: Mapping[str, Any], file: str, line: int, needed: Sequence[str] | None = None
+) -> list[Problem]:
     """Return everything that is wrong with one parsed item of a label set.
 
     Args:
         item: the parsed JSON object.
         file: name of the file, for messages.
         line: line number, for messages.
+        needed: look at these fields only, beside id, options, label and tags; at all by default.
     """
     name = item.get("id")
     label = item.get("label")
-    found = [problem for problem in schema.check("label", item, file, line) if problem.path != "$.label"]
+    found = [
+        problem
+        for problem in schema.check("label", item, file, line)
+        if problem.path != "$.label" and (needed is None or _needs(problem.path, needed))
+    ]
     options = [option["id"] for option in item.get("options", [])] if not found else []
 
     def wrong(what: str, path: str, remedy: str = "") -> None:
@@ -342,17 +350,25 @@ def item_problems(item: Mapping[str, Any], file: str, line: int) -> list[Problem
             "$.label",
             "a label is an option id exactly as written, or null",
         )
-    for field in ("id", "label", *FIELDS):
-        if isinstance(value := item.get(field), str) and not _encodable(value):
+    for field in ("id", "label", *(needed or FIELDS)):
+        if not _encodable(item.get(field)):
             wrong("holds half a surrogate pair, which no UTF-8 file can store", f"$.{field}")
-    if not all(_encodable(text) for text in (*options, *(item.get("tags") or [])) if isinstance(text, str)):
-        wrong("an option id or tag holds half a surrogate pair", "$.options")
+    for field, texts in (("options", options), ("tags", item.get("tags"))):
+        if isinstance(texts, list) and not all(map(_encodable, texts)):
+            wrong("holds half a surrogate pair, which no UTF-8 file can store", f"$.{field}")
     return found
 
 
-def _encodable(text: str) -> bool:
+_OWN_PATHS = re.compile(r"\$(\.id|\.options(\[\d+\](\.id)?)?|\.tags(\[\d+\])?)?")
+
+
+def _needs(path: str, fields: Sequence[str]) -> bool:
+    return _OWN_PATHS.fullmatch(path) is not None or path.removeprefix("$.") in fields
+
+
+def _encodable(value: object) -> bool:
     try:
-        text.encode("utf-8")
+        value.encode("utf-8") if isinstance(value, str) else None
     except UnicodeEncodeError:
         return False
     return True

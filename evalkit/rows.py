@@ -21,6 +21,9 @@ STATUS_NAMES = ("ok", "missing", "invalid", "error")
 SUM_TOLERANCE = 1e-4
 """How far the probabilities of a row may add up from 1 (rounding in the recording)."""
 
+TEXTS = ("prompt_sha256", "messages_sha256", "model", "system_fingerprint")
+"""Recorded texts that are kept and compared between runs."""
+
 _LENIENT = ("$.probabilities", "$.probability_range", "$.allowed_token_mass")
 
 
@@ -75,7 +78,7 @@ def read_row(row: dict[str, Any], file: str, line: int) -> Row:
     )
     problems += [
         Problem("holds half a surrogate pair, which no UTF-8 file can store", file, line, f"$.{field}")
-        for field in ("id", "option_ids")
+        for field in ("id", "option_ids", *TEXTS)
         if not _encodable(row.get(field))
     ]
     if problems:
@@ -84,7 +87,7 @@ def read_row(row: dict[str, Any], file: str, line: int) -> Row:
     options = tuple(row.get("option_ids") or ())
     text = row.get("error") or ""
     values = any(row.get(field) is not None for field in ("probabilities", "choice", "probability_range"))
-    if status == "error" or (text and "status" not in row and not values):
+    if status == "error" or (text and row.get("status") is None and not values):
         return Row(row["id"], ERROR, options, reason=text or "error without a message")
     if status != "ok":
         return Row(row["id"], INVALID, options, reason=text or f"recorded as {status}")
@@ -172,18 +175,23 @@ def _points(row: dict[str, Any], options: tuple[str, ...], given: object, named:
     total = _added_up(values)
     if total == 0:
         raise _UnusableError("all probabilities are 0: no option got any mass")
-    mass = row.get("allowed_token_mass")
-    if mass is not None and not (is_number(mass) and 0 <= mass <= 1 + SUM_TOLERANCE):
-        raise _UnusableError(f"allowed_token_mass {mass!r} is no probability")
+    mass = _mass(row)
     if total < 1 - SUM_TOLERANCE:
         mass, values = total, [value / total for value in values]
     best = values.index(max(values))
     notice = ""
     if named >= 0 and values[named] < values[best]:
         notice = "the recorded choice is not the most probable option; the probabilities count"
-    return Row(
-        row["id"], OK, options, tuple(values), mass=math.nan if mass is None else float(mass), notice=notice
-    )
+    return Row(row["id"], OK, options, tuple(values), mass=mass, notice=notice)
+
+
+def _mass(row: dict[str, Any]) -> float:
+    mass = row.get("allowed_token_mass")
+    if mass is None:
+        return math.nan
+    if not (is_number(mass) and 0 <= mass <= 1 + SUM_TOLERANCE):
+        raise _UnusableError(f"allowed_token_mass {mass!r} is no probability")
+    return float(mass)
 
 
 def _ranged(row: dict[str, Any], options: tuple[str, ...], ranges: object, named: int) -> Row:
@@ -202,18 +210,15 @@ def _ranged(row: dict[str, Any], options: tuple[str, ...], ranges: object, named
         raise _UnusableError("no probabilities that add up to 1 fit into the ranges")
     tight_low = tuple(max(bottom, 1 - (highs - top)) for bottom, top in zip(low, high, strict=True))
     tight_high = tuple(min(top, 1 - (lows - bottom)) for bottom, top in zip(low, high, strict=True))
-    mass = row.get("allowed_token_mass")
+    mass = _mass(row)
     best = named if named >= 0 else tight_low.index(max(tight_low))
-    if any(tight_low[other] > tight_high[best] for other in range(len(options))):
+    if any(bottom > tight_high[best] + SUM_TOLERANCE for bottom in tight_low):
         raise _UnusableError(f"the choice {options[best]!r} contradicts the ranges")
     if named < 0 and any(
         tight_high[other] > tight_low[best] for other in range(len(options)) if other != best
     ):
         raise _UnusableError("the ranges do not tell which option is the choice; record it as `choice`")
-    return Row(
-        row["id"], OK, options, None, tight_low, tight_high, best,
-        float(mass) if mass is not None and is_number(mass) else math.nan,
-    )  # fmt: skip
+    return Row(row["id"], OK, options, None, tight_low, tight_high, named, mass)
 
 
 def _added_up(values: list[float]) -> float:

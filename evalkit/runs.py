@@ -25,7 +25,6 @@ from evalkit.jsonl import Block, Source, parse_object, read_document
 
 Floats = NDArray[np.float64]
 
-_TEXTS = ("prompt_sha256", "messages_sha256", "model", "system_fingerprint")
 _SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -37,7 +36,7 @@ _SCHEMA = pa.schema(
         ("probability_range", pa.struct([])),
         ("allowed_token_mass", pa.float64()),
         ("cached_tokens", pa.int64()),
-        *((name, pa.string()) for name in _TEXTS),
+        *((name, pa.string()) for name in rows.TEXTS),
     ]
 )
 
@@ -228,7 +227,9 @@ def _read_block(name: str, block: Block) -> _Columns:
         p=p,
         choice=np.full(len(table), -1, dtype=np.int32),
         mass=mass,
-        texts={text: table[text].combine_chunks() for text in _TEXTS if table[text].null_count < len(table)},
+        texts={
+            text: table[text].combine_chunks() for text in rows.TEXTS if table[text].null_count < len(table)
+        },
         cache_hits=int(np.count_nonzero(np.asarray(table["cached_tokens"].fill_null(0)) > 0)),
     )
     _read_unproven(name, parsed, columns, np.flatnonzero(~proven))
@@ -239,8 +240,8 @@ def _proven(table: pa.Table, p: Floats, lengths: NDArray[np.int64]) -> NDArray[n
     """Tell which rows are plainly usable, by columns alone."""
     total = _row_sums(p)
     proven = (lengths >= 2) & (total > 0) & (total <= 1 + rows.SUM_TOLERANCE)
-    for column in p.T:
-        proven &= ~((column < 0) | (column > 1))
+    for place, column in enumerate(p.T):
+        proven &= ((column >= 0) & (column <= 1)) | (lengths <= place)
     ids = table["id"].combine_chunks()
     if ids.null_count or pc.min(pc.binary_length(ids)).as_py() == 0:
         proven &= np.asarray(pc.fill_null(pc.greater(pc.binary_length(ids), 0), False))
@@ -257,7 +258,7 @@ def _proven(table: pa.Table, p: Floats, lengths: NDArray[np.int64]) -> NDArray[n
 
 
 def _row_sums(p: Floats) -> Floats:
-    # A padded place is NaN; a NaN among the values keeps the row from being proven.
+    # A padded place is NaN and adds nothing.
     total = np.zeros(len(p))
     for column in p.T:
         total += np.where(np.isnan(column), 0.0, column)
@@ -275,7 +276,7 @@ def _matrix(values: pa.ListArray, fits: NDArray[np.bool_], width: int) -> Floats
     flat = values.flatten()
     numbers = flat.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
     lengths = np.asarray(values.value_lengths(), dtype=np.int64)
-    if fits.all() and (lengths == width).all():
+    if width and fits.all() and (lengths == width).all():
         matrix = numbers.reshape(-1, width).copy()
     else:
         matrix = np.full((len(fits), width), math.nan)
@@ -327,7 +328,7 @@ def _read_lines(name: str, lines: Sequence[tuple[int, bytes]]) -> _Columns:
         mass=np.full(len(found), math.nan),
         texts={
             text: pa.array([document.get(text) for document in documents], pa.string())
-            for text in _TEXTS
+            for text in rows.TEXTS
             if any(document.get(text) is not None for document in documents)
         },
         cache_hits=sum((document.get("cached_tokens") or 0) > 0 for document in documents),
@@ -389,7 +390,7 @@ def _assemble(parts: list[_Columns], path: Path, name: str, source: Source, meta
             text: pa.concat_arrays(
                 [part.texts.get(text, pa.nulls(len(part.ids), pa.string())) for part in parts]
             )
-            for text in _TEXTS
+            for text in rows.TEXTS
             if any(text in part.texts for part in parts)
         },
         cache_hits=sum(part.cache_hits for part in parts),
@@ -446,9 +447,9 @@ def _without_repeats(run: Run) -> Run:
                 )
             )
         dropped += [place for place in found if place != kept]
-        what = "the usable decision" if len(usable) < len(found) else "one of the equal decisions"
         notices.append(
-            f"{run.file}: {item} is recorded {len(found)} times; {what} of line {run.lines[kept]} is used"
+            f"{run.file}: {item} is recorded {len(found)} times; "
+            f"{_kind_kept(len(usable), len(found))} line {run.lines[kept]} is used"
         )
     if problems:
         raise InputError(problems)
@@ -457,12 +458,26 @@ def _without_repeats(run: Run) -> Run:
     return _taken(run, np.flatnonzero(keep), tuple(notices))
 
 
+def _kind_kept(usable: int, found: int) -> str:
+    if not usable:
+        return "the last failure,"
+    return "the usable decision of" if usable < found else "one of the equal decisions of"
+
+
+def _named_choice(run: Run, place: int) -> str | None:
+    return run.layouts[run.layout[place]][run.choice[place]] if run.choice[place] >= 0 else None
+
+
 def _same_decision(run: Run, one: int, other: int) -> bool:
-    if run.choice[one] != run.choice[other]:
+    if _named_choice(run, one) != _named_choice(run, other):
         return False
+    layouts = run.layouts[run.layout[one]], run.layouts[run.layout[other]]
+    if set(layouts[0]) != set(layouts[1]):
+        return False
+    order = [layouts[1].index(option) for option in layouts[0]]
     bounds = [run.p] if run.low is None or run.high is None else [run.p, run.low, run.high]
-    return run.layouts[run.layout[one]] == run.layouts[run.layout[other]] and all(
-        np.array_equal(values[one], values[other], equal_nan=True) for values in bounds
+    return all(
+        np.array_equal(values[one, : len(order)], values[other, order], equal_nan=True) for values in bounds
     )
 
 

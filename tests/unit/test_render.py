@@ -5,19 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
 
 import pytest
 from wcwidth import wcswidth
 
-from evalkit.comparing import diff
+from evalkit.comparing import DiffReport, diff
 from evalkit.render import FORMATS, Look, render
 from evalkit.render.data import tables_to_csv
 from evalkit.render.document import Document, Table
 from evalkit.render.escape import markdown, markup, visible
 from evalkit.render.numbers import figure, number, p_value, plural, share, signed, with_error
 from evalkit.render.page import to_html, to_markdown, to_text
-from evalkit.scoring import Options, score
+from evalkit.scoring import Options, ScoreReport, score
 from tests.conftest import Maker
 
 PAGE = Document(
@@ -195,14 +196,15 @@ def test_every_report_can_be_written_in_every_format(make: Maker, name: str, kin
     run, other = make.run(ROWS, "before"), make.run(OTHER, "after")
     empty = make.run([Maker.row("q1", status="error", error="gone")], "empty")
     options = Options(by=["part"])
-    reports = {
+    makers: dict[str, Callable[[], Sequence[ScoreReport] | Sequence[DiffReport]]] = {
         "score": lambda: [score(labels, run, options)],
         "scores": lambda: [score(labels, run, options), score(labels, empty, options)],
         "diff": lambda: [diff(labels, run, other, options)],
         "diffs": lambda: [diff(labels, run, other, options), diff(labels, run, run, options)],
         "drift": lambda: [diff(None, run, other)],
         "nothing": lambda: [diff(labels, run, empty, options)],
-    }[kind]()
+    }
+    reports = makers[kind]()
     text = render(reports, name, Look(items=True))
     assert "before" in text
     assert ("q1" in text) == (kind != "scores" or name in ("json", "csv"))

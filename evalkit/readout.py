@@ -1,0 +1,555 @@
+"""From the listed log-probabilities at one position to a decision: the one read-out rule, ``letters/1``.
+
+An answer position holds a list of likely tokens with their log-probabilities. A token names an option if
+its text is the option's name (a letter), with at most one leading space or word-start marker. Tokens that
+name the same option are added. The options' shares of what they hold together are the decision; an option
+without a measured value is censored: its share is known only as a range.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from evalkit.jsonl import is_number
+from evalkit.rows import SUM_TOLERANCE
+
+RULE = "letters/1"
+"""Name of the read-out of a token list, as it stands in a run's sidecar."""
+LIKELIHOOD_RULE = "loglikelihood/1"
+"""Name of the read-out of one log-likelihood an option."""
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+"""Names of the options by position, as prompts list them."""
+MARKERS = (" ", "\u0120", "\u2581")
+"""A space, and the word-start markers of byte-level and SentencePiece vocabularies."""
+NOT_MEASURED = -9999.0
+"""Servers write this or less (the smallest float16 or float32, -inf) where they measured nothing."""
+SAME_VALUE = 1e-3
+"""Two reports of one token's log-probability agree within this."""
+NOTHING_LEFT = 1e-6
+"""Listed values that add up to 1 within this leave no mass for other tokens."""
+
+_PLACEHOLDER = re.compile(r"token_id:\d+")
+_CONTROL = re.compile(r"<(?!0x)[^<>\s]+>|\[/?[A-Z_]{2,}\]")
+_BLANK = "".join(MARKERS) + "\n\r\t\u010a"
+_SHOWN_TOKENS = 5
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token as a server reports it."""
+
+    text: str
+    """Its text, markers and placeholders as sent."""
+    value: Any = None
+    """Its log-probability or probability as sent, whatever that is."""
+    id: int | None = None
+    """Its number in the vocabulary, where the server says it."""
+    valued: bool = True
+    """Whether the server sent a value at all (null is one)."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """One generated position."""
+
+    sampled: Token | None
+    """The token that was generated."""
+    top: tuple[Token, ...]
+    """The listed likely tokens, in the server's order."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the request says about the lists."""
+
+    entries: int | None = None
+    """How many entries a list was to have."""
+    top_p: float = 1.0
+    """Nucleus sampling; 1 for none."""
+    other_cuts: bool = False
+    """Whether top-k, min-p or the like also cut the candidates."""
+    named_tokens: bool = False
+    """Whether the list holds tokens that the request named, not the likeliest."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The lists of one answer."""
+
+    positions: tuple[Position, ...]
+    """The generated positions, in order."""
+    probabilities: bool = False
+    """Whether the values are probabilities; otherwise log-probabilities."""
+    after_sampling: bool = False
+    """Whether the values are those after the sampler cut and rescaled the candidates."""
+    keyed_by_text: bool = False
+    """Whether a list can hold a text only once, so that the server may have merged tokens."""
+    asked: Asked = field(default_factory=Asked)
+    """What the request says about the lists."""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something a reader of the run should know; those of one kind are reported together."""
+
+    kind: str
+    """What it is, the same for all decisions it happens to."""
+    detail: str = ""
+    """What is special to this decision."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a read-out says of one decision."""
+
+    status: str = "ok"
+    """As a run's row has it: ok, missing_option, invalid or error."""
+    error: str = ""
+    """Why there is no usable decision."""
+    shares: tuple[float, ...] = ()
+    """The options' shares of what they hold together, where all are measured."""
+    ranges: tuple[tuple[float, float], ...] = ()
+    """The bounds of the shares, where some option is censored."""
+    choice: int = -1
+    """The likeliest option."""
+    mass: float = math.nan
+    """Measured mass on the options; NaN where unknown."""
+    censored: tuple[int, ...] = ()
+    """The options without a measured value."""
+    notices: tuple[Notice, ...] = ()
+    """What a reader should know."""
+    after_sampling: bool = False
+    """Whether the values are those after the sampler."""
+
+    def row(self, options: Sequence[str]) -> dict[str, Any]:
+        """Return the decision as the fields of a run's row, without the id.
+
+        Args:
+            options: ids of the options, in the order of the names that were read.
+        """
+        row: dict[str, Any] = {"option_ids": list(options)}
+        if self.status != "ok":
+            return {**row, "status": self.status, "error": self.error}
+        if self.ranges:
+            row["choice"] = options[self.choice]
+            row["probability_range"] = dict(zip(options, map(list, self.ranges), strict=True))
+            row["censored"] = [options[place] for place in self.censored]
+        elif self.shares:
+            row["probabilities"] = list(self.shares)
+        else:
+            row["choice"] = options[self.choice]
+        if not math.isnan(self.mass):
+            row["allowed_token_mass"] = self.mass
+        if self.after_sampling:
+            row["after_sampling"] = True
+        return row
+
+
+class _UnusableError(Exception):
+    """The answer is no usable decision; status and reason."""
+
+    def __init__(self, status: str, reason: str) -> None:
+        super().__init__(reason)
+        self.status, self.reason = status, reason
+
+
+def read_out(listing: Listing, names: Sequence[str], token_ids: Mapping[int, str] | None = None) -> Outcome:
+    """Read a decision from the lists of one answer.
+
+    Args:
+        listing: the lists.
+        names: the options' names in the answer (letters), in prompt order.
+        token_ids: names by token number, where known; an entry that has a number is then read by it.
+
+    Returns:
+        The decision, or the reason why there is none. Never a value that was not measured.
+    """
+    try:
+        if not listing.positions:
+            raise _UnusableError("error", NO_LIST)
+        place = _answer_position(listing.positions)
+        notices = [Notice("read at a later position than the first, after blank text")] if place else []
+        reading = _Reading(listing, listing.positions[place], tuple(names), dict(token_ids or {}))
+        return reading.outcome(notices)
+    except _UnusableError as unusable:
+        return Outcome(unusable.status, unusable.reason)
+
+
+NO_LIST = (
+    "no probabilities recorded: the answer has no log-probabilities (request them: logprobs, top_logprobs)"
+)
+
+
+def read_likelihoods(values: Sequence[Any]) -> Outcome:
+    """Read a decision from one log-likelihood an option.
+
+    Args:
+        values: the log-likelihoods in the order of the options; as numbers, or as text that is one.
+    """
+    try:
+        numbers = [_parsed(value) for value in values]
+        measured = {
+            place: p for place, number in enumerate(numbers) if (p := _probability(number, False)) is not None
+        }
+        total = math.fsum(measured.values())
+        if total > 1 + SUM_TOLERANCE:
+            raise _UnusableError(
+                "invalid",
+                f"exp of the log-likelihoods sums to {total:.4f}, above 1 + {SUM_TOLERANCE:g} "
+                "(does one continuation begin with another?)",
+            )
+        if not measured or total == 0:
+            raise _UnusableError("error", "no log-likelihood was measured")
+        left = max(0.0, 1 - total)
+        return _decided(measured, len(values), _Bound(min(left, *measured.values()), left), [])
+    except _UnusableError as unusable:
+        return Outcome(unusable.status, unusable.reason)
+
+
+def read_answer(text: str, names: Mapping[str, int]) -> Outcome:
+    """Take the text of an answer as a choice, without probabilities.
+
+    Args:
+        text: the generated text.
+        names: what an answer may say, with the option that it means.
+    """
+    stripped = text.strip()
+    said = stripped if stripped in names else re.sub(r"[\s.):]+$", "", stripped.lstrip("("))
+    if said not in names:
+        shown = repr(stripped if len(stripped) <= 40 else stripped[:37] + "...")
+        return Outcome("invalid", f"the answer {shown} names none of the options {', '.join(names)}")
+    return Outcome(choice=names[said])
+
+
+def _parsed(value: object) -> object:
+    # Some tools save every number as text.
+    if isinstance(value, str) and re.fullmatch(
+        r"[-+]?(inf(inity)?|nan|\d+(\.\d*)?(e[-+]?\d+)?)", value.lower()
+    ):
+        return float(value)
+    return value
+
+
+def _probability(value: object, is_probability: bool) -> float | None:
+    """Return a value as a probability; None where it is a stand-in for not measured."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        shown = "null" if value is None else "NaN"
+        raise _UnusableError("invalid", f"a log-probability is {shown}: the server computed garbage here")
+    if value == -math.inf:
+        return None
+    if not is_number(value):
+        raise _UnusableError("invalid", f"a log-probability is no number ({str(value)[:40]!r})")
+    number = float(value)  # type: ignore[arg-type]
+    if is_probability:
+        if not 0 <= number <= 1 + SUM_TOLERANCE:
+            raise _UnusableError(
+                "invalid", f"a probability is {number:.4f}: it looks like a logit or percent"
+            )
+        return number or None
+    if number <= NOT_MEASURED:
+        return None
+    if number > SUM_TOLERANCE:
+        raise _UnusableError(
+            "invalid",
+            f"a log-probability of {number:.4f} would be p = {math.exp(min(number, 700.0)):.4f}: "
+            "it looks like a logit or a probability",
+        )
+    return math.exp(number)
+
+
+def _answer_position(positions: Sequence[Position]) -> int:
+    """Return the first position whose token is not blank; the first of all where every one is."""
+    for place, position in enumerate(positions):
+        text = position.sampled.text if position.sampled else ""
+        if not text or text.strip(_BLANK):
+            return place
+    return 0
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """What is known of the mass of options without a value."""
+
+    each: float
+    """The most that one of them holds."""
+    together: float
+    """The most that all of them hold."""
+
+
+class _Reading:
+    """The read-out of one position."""
+
+    def __init__(
+        self, listing: Listing, position: Position, names: tuple[str, ...], token_ids: dict[int, str]
+    ) -> None:
+        self.listing, self.position, self.names, self.token_ids = listing, position, names, token_ids
+        self.measured: list[tuple[Token, float]] = []
+        self.masked: list[Token] = []
+        self._collect()
+        self.total = math.fsum(p for _, p in self.measured)
+
+    def outcome(self, notices: list[Notice]) -> Outcome:
+        self._refuse_bad_lists()
+        options = self._options()
+        self._refuse_control_token(math.fsum(options.values()))
+        if not options:
+            listed = ", ".join(repr(token.text) for token, _ in self.measured[:_SHOWN_TOKENS])
+            raise _UnusableError(
+                "missing_option",
+                f"none of the options {', '.join(self.names)} is among the {len(self.measured)} listed "
+                f"tokens ({listed})",
+            )
+        notices += self._notices(len(options) < len(self.names))
+        return _decided(options, len(self.names), self._bound(), notices, self.listing.after_sampling)
+
+    def _value(self, token: Token) -> float | None:
+        return _probability(token.value, self.listing.probabilities)
+
+    def _collect(self) -> None:
+        """Sort the entries into measured and masked ones, each token once."""
+        by_id: dict[int, float | None] = {}
+        for token in self.position.top:
+            p = self._value(token)
+            if token.id is not None and token.id in by_id:
+                if not _agree(p, by_id[token.id]):
+                    raise _UnusableError("invalid", f"token {token.id} has two values in one list")
+                continue
+            if token.id is not None:
+                by_id[token.id] = p
+            if p is None:
+                self.masked.append(token)
+            else:
+                self.measured.append((token, p))
+        self._add_sampled()
+
+    def _add_sampled(self) -> None:
+        """Take the generated token's own value where the list lacks it; it must not contradict the list."""
+        token = self.position.sampled
+        if token is None or not token.valued:
+            return
+        p = self._value(token)
+        twins = [(other, q) for other, q in self.measured if _same_token(token, other)]
+        if p is None or (not twins and any(_same_token(token, other) for other in self.masked)):
+            return
+        if not twins:
+            self.measured.append((token, p))
+        elif not any(_agree(p, q) for _, q in twins):
+            raise _UnusableError(
+                "invalid",
+                f"the generated token {token.text!r} has {_shown(p)}, but its list says "
+                f"{_shown(twins[0][1])}: the list belongs to another position",
+            )
+
+    def _refuse_bad_lists(self) -> None:
+        sampled = self.position.sampled
+        if not self.measured:
+            if self.masked or (sampled is not None and sampled.valued):
+                raise _UnusableError(
+                    "error", "no probability recorded: every value is a stand-in for 'not measured' (-9999)"
+                )
+            raise _UnusableError("error", NO_LIST)
+        if self.total > 1 + SUM_TOLERANCE:
+            raise _UnusableError(
+                "invalid", f"the listed probabilities sum to {self.total:.4f}, above 1 + {SUM_TOLERANCE:g}"
+            )
+        if self._by_id:
+            return
+        if any(_PLACEHOLDER.fullmatch(token.text) for token in self._tokens()):
+            raise _UnusableError(
+                "error",
+                "token text not recorded (token_id:N placeholders): name them with --token-id N=LETTER",
+            )
+
+    @property
+    def _by_id(self) -> bool:
+        return set(self.names) <= set(self.token_ids.values())
+
+    def _tokens(self) -> list[Token]:
+        return [*(token for token, _ in self.measured), *self.masked]
+
+    def _options(self) -> dict[int, float]:
+        """Add up the measured tokens of each option."""
+        found: dict[int, float] = {}
+        for token, p in self.measured:
+            place = self._option(token)
+            if place is not None:
+                found[place] = found.get(place, 0.0) + p
+        sampled = self.position.sampled
+        if not found and sampled is not None and self.total >= 1 - NOTHING_LEFT:
+            if not any(_same_token(sampled, token) for token in self._tokens()):
+                raise _UnusableError(
+                    "invalid",
+                    f"the generated token {sampled.text!r} has no value, and the list adds up to "
+                    f"{self.total:.4f} without any option: at temperature 0 some servers list the first "
+                    "entries of the vocabulary; record with temperature 1",
+                )
+        return found
+
+    def _option(self, token: Token) -> int | None:
+        if self._by_id:
+            number = token.id
+            if number is None and _PLACEHOLDER.fullmatch(token.text):
+                number = int(token.text.partition(":")[2])
+            if number is not None:
+                name = self.token_ids.get(number)
+                return self.names.index(name) if name in self.names else None
+        return option_of(token.text, self.names)
+
+    def _refuse_control_token(self, on_options: float) -> None:
+        token, p = max(self.measured, key=lambda entry: entry[1])
+        if p > on_options and self._option(token) is None and _CONTROL.fullmatch(token.text):
+            raise _UnusableError(
+                "invalid",
+                f"the answer position holds a control token ({token.text}, {p:.4f}); the options hold "
+                f"{on_options:.2g}: is thinking switched on, or only one token generated?",
+            )
+
+    @property
+    def _short(self) -> bool:
+        entries = self.listing.asked.entries
+        return entries is not None and len(self.position.top) < entries
+
+    @property
+    def _cut(self) -> bool:
+        """Whether sampling cut the candidates before the list was made, so that it says nothing of the rest."""
+        asked = self.listing.asked
+        few = asked.entries is None or len(self.measured) < asked.entries
+        sampled = asked.top_p < 1 or asked.other_cuts
+        return self.listing.after_sampling or (
+            self.total >= 1 - NOTHING_LEFT and few and (sampled or (self._short and not self.masked))
+        )
+
+    def _bound(self) -> _Bound:
+        asked = self.listing.asked
+        if self._cut:
+            # The list holds the kept candidates, rescaled: they hold at least top_p of the mass,
+            # and none of those cut off was likelier than the last one kept.
+            kept = asked.top_p if asked.top_p < 1 and not asked.other_cuts else 0.0
+            last = min(p for _, p in self.measured)
+            rest = max(0.0, 1 / kept - self.total) if kept else math.inf
+            return _Bound(min(last, rest), rest)
+        left = max(0.0, 1 - self.total)
+        return _Bound(min(self._last(), left), left)
+
+    def _last(self) -> float:
+        """Return the value that no unlisted token exceeds."""
+        listed = [p for token, p in self.measured if token in self.position.top]
+        if self._short or self.listing.asked.named_tokens or len(listed) < 2:
+            return math.inf
+        if listed == sorted(listed, reverse=True):
+            return listed[-1]
+        # Some servers put the generated token first, however unlikely, and then the likeliest ones.
+        return min(listed[1:])
+
+    def _notices(self, incomplete: bool) -> list[Notice]:
+        asked, found = self.listing.asked, []
+        entries = len(self.position.top)
+        if self.listing.after_sampling:
+            found.append(Notice("probabilities after sampling, not the model's own"))
+        elif self._cut and (incomplete or asked.top_p < 1 or asked.other_cuts):
+            cause = f"top_p {asked.top_p:g}, " if asked.top_p < 1 else ""
+            found.append(
+                Notice(
+                    "the list was cut by sampling: what was cut off is unknown",
+                    f"{cause}{entries} of {asked.entries} entries",
+                )
+            )
+        elif asked.entries == 0 and not entries:
+            found.append(Notice("top_logprobs was 0: only the generated token has a value"))
+        elif self._short and self.listing.keyed_by_text:
+            found.append(
+                Notice(
+                    "entries with the same text may have been merged by the server",
+                    f"{entries} entries for {asked.entries} requested",
+                )
+            )
+        elif self._short:
+            found.append(
+                Notice(
+                    "the list is shorter than requested", f"{entries} entries for {asked.entries} requested"
+                )
+            )
+        if incomplete and self.masked and not self._cut and self.total >= 1 - NOTHING_LEFT:
+            found.append(
+                Notice(
+                    "a probability of 1 with only stand-ins for 'not measured' beside it: that is what "
+                    "temperature 0 leaves over, no ordinary p = 1"
+                )
+            )
+        return found
+
+
+def option_of(text: str, names: Sequence[str]) -> int | None:
+    """Return which option a token's text names: its name, with one optional leading space or marker."""
+    if text in names:
+        return names.index(text)
+    if text.startswith(MARKERS) and text[1:] in names:
+        return names.index(text[1:])
+    return None
+
+
+def _same_token(one: Token, other: Token) -> bool:
+    if one.id is not None and other.id is not None:
+        return one.id == other.id
+    return one.text == other.text
+
+
+def _agree(one: float | None, other: float | None) -> bool:
+    if not one or not other:
+        return one == other
+    return abs(math.log(one) - math.log(other)) <= SAME_VALUE
+
+
+def _shown(p: float) -> str:
+    return f"{math.log(p):.4f} (p = {p:.4f})"
+
+
+def _decided(
+    measured: Mapping[int, float],
+    count: int,
+    bound: _Bound,
+    notices: Sequence[Notice],
+    after_sampling: bool = False,
+) -> Outcome:
+    """Turn what the options hold into shares, or into ranges where some are censored.
+
+    With S the measured mass on the options, r the most that one censored option holds and R the most
+    that all of them hold, a measured option of mass p lies in [p / (S + R), p / S] and a censored one in
+    [0, r / (S + r)].
+    """
+    mass = math.fsum(measured.values())
+    if mass == 0:
+        raise _UnusableError("invalid", "all probabilities are 0: no option got any mass")
+    best = max(sorted(measured), key=lambda place: measured[place])
+    censored = tuple(place for place in range(count) if place not in measured)
+    known = min(mass, 1.0)
+    if not censored:
+        shares = tuple(measured[place] / mass for place in range(count))
+        return Outcome(
+            shares=shares, choice=best, mass=known, notices=tuple(notices), after_sampling=after_sampling
+        )
+    if bound.each > measured[best] * (1 + NOTHING_LEFT):
+        raise _UnusableError(
+            "missing_option",
+            f"the list does not tell the choice: {len(censored)} of {count} options are not in it, "
+            f"and one may hold up to {bound.each:.4f}, more than the {measured[best]:.4f} of the likeliest",
+        )
+    together = min(len(censored) * bound.each, bound.together)
+    ranges = tuple(
+        (measured[place] / (mass + together), measured[place] / mass)
+        if place in measured
+        else (0.0, bound.each / (mass + bound.each))
+        for place in range(count)
+    )
+    return Outcome(
+        ranges=ranges,
+        choice=best,
+        mass=known,
+        censored=censored,
+        notices=tuple(notices),
+        after_sampling=after_sampling,
+    )
