@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evalkit.jsonl import is_number
+from evalkit.outcome import Bound, Notice, Outcome, UnusableError, decided
 from evalkit.rows import SUM_TOLERANCE
 
 RULE = "letters/1"
@@ -32,7 +33,7 @@ SAME_VALUE = 1e-3
 NOTHING_LEFT = 1e-6
 """Listed values that add up to 1 within this leave no mass for other tokens."""
 
-_PLACEHOLDER = re.compile(r"token_id:\d+")
+_PLACEHOLDER = re.compile(r"token_id:[0-9]{1,18}")
 _CONTROL = re.compile(r"<(?!0x)[^<>\s]+>|\[/?[A-Z_]{2,}\]")
 _BLANK = "".join(MARKERS) + "\n\r\t\u010a"
 _SHOWN_TOKENS = 5
@@ -92,71 +93,6 @@ class Listing:
     """What the request says about the lists."""
 
 
-@dataclass(frozen=True)
-class Notice:
-    """Something a reader of the run should know; those of one kind are reported together."""
-
-    kind: str
-    """What it is, the same for all decisions it happens to."""
-    detail: str = ""
-    """What is special to this decision."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a read-out says of one decision."""
-
-    status: str = "ok"
-    """As a run's row has it: ok, missing_option, invalid or error."""
-    error: str = ""
-    """Why there is no usable decision."""
-    shares: tuple[float, ...] = ()
-    """The options' shares of what they hold together, where all are measured."""
-    ranges: tuple[tuple[float, float], ...] = ()
-    """The bounds of the shares, where some option is censored."""
-    choice: int = -1
-    """The likeliest option."""
-    mass: float = math.nan
-    """Measured mass on the options; NaN where unknown."""
-    censored: tuple[int, ...] = ()
-    """The options without a measured value."""
-    notices: tuple[Notice, ...] = ()
-    """What a reader should know."""
-    after_sampling: bool = False
-    """Whether the values are those after the sampler."""
-
-    def row(self, options: Sequence[str]) -> dict[str, Any]:
-        """Return the decision as the fields of a run's row, without the id.
-
-        Args:
-            options: ids of the options, in the order of the names that were read.
-        """
-        row: dict[str, Any] = {"option_ids": list(options)}
-        if self.status != "ok":
-            return {**row, "status": self.status, "error": self.error}
-        if self.ranges:
-            row["choice"] = options[self.choice]
-            row["probability_range"] = dict(zip(options, map(list, self.ranges), strict=True))
-            row["censored"] = [options[place] for place in self.censored]
-        elif self.shares:
-            row["probabilities"] = list(self.shares)
-        else:
-            row["choice"] = options[self.choice]
-        if not math.isnan(self.mass):
-            row["allowed_token_mass"] = self.mass
-        if self.after_sampling:
-            row["after_sampling"] = True
-        return row
-
-
-class _UnusableError(Exception):
-    """The answer is no usable decision; status and reason."""
-
-    def __init__(self, status: str, reason: str) -> None:
-        super().__init__(reason)
-        self.status, self.reason = status, reason
-
-
 def read_out(listing: Listing, names: Sequence[str], token_ids: Mapping[int, str] | None = None) -> Outcome:
     """Read a decision from the lists of one answer.
 
@@ -170,12 +106,12 @@ def read_out(listing: Listing, names: Sequence[str], token_ids: Mapping[int, str
     """
     try:
         if not listing.positions:
-            raise _UnusableError("error", NO_LIST)
+            raise UnusableError("error", NO_LIST)
         place = _answer_position(listing.positions)
         notices = [Notice("read at a later position than the first, after blank text")] if place else []
         reading = _Reading(listing, listing.positions[place], tuple(names), dict(token_ids or {}))
         return reading.outcome(notices)
-    except _UnusableError as unusable:
+    except UnusableError as unusable:
         return Outcome(unusable.status, unusable.reason)
 
 
@@ -197,16 +133,16 @@ def read_likelihoods(values: Sequence[Any]) -> Outcome:
         }
         total = math.fsum(measured.values())
         if total > 1 + SUM_TOLERANCE:
-            raise _UnusableError(
+            raise UnusableError(
                 "invalid",
                 f"exp of the log-likelihoods sums to {total:.4f}, above 1 + {SUM_TOLERANCE:g} "
                 "(does one continuation begin with another?)",
             )
         if not measured or total == 0:
-            raise _UnusableError("error", "no log-likelihood was measured")
+            raise UnusableError("error", "no log-likelihood was measured")
         left = max(0.0, 1 - total)
-        return _decided(measured, len(values), _Bound(min(left, *measured.values()), left), [])
-    except _UnusableError as unusable:
+        return decided(measured, len(values), Bound(min(left, *measured.values()), left), [])
+    except UnusableError as unusable:
         return Outcome(unusable.status, unusable.reason)
 
 
@@ -238,22 +174,20 @@ def _probability(value: object, is_probability: bool) -> float | None:
     """Return a value as a probability; None where it is a stand-in for not measured."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         shown = "null" if value is None else "NaN"
-        raise _UnusableError("invalid", f"a log-probability is {shown}: the server computed garbage here")
+        raise UnusableError("invalid", f"a log-probability is {shown}: the server computed garbage here")
     if value == -math.inf:
         return None
     if not is_number(value):
-        raise _UnusableError("invalid", f"a log-probability is no number ({str(value)[:40]!r})")
+        raise UnusableError("invalid", f"a log-probability is no number ({str(value)[:40]!r})")
     number = float(value)  # type: ignore[arg-type]
     if is_probability:
         if not 0 <= number <= 1 + SUM_TOLERANCE:
-            raise _UnusableError(
-                "invalid", f"a probability is {number:.4f}: it looks like a logit or percent"
-            )
+            raise UnusableError("invalid", f"a probability is {number:.4f}: it looks like a logit or percent")
         return number or None
     if number <= NOT_MEASURED:
         return None
     if number > SUM_TOLERANCE:
-        raise _UnusableError(
+        raise UnusableError(
             "invalid",
             f"a log-probability of {number:.4f} would be p = {math.exp(min(number, 700.0)):.4f}: "
             "it looks like a logit or a probability",
@@ -268,16 +202,6 @@ def _answer_position(positions: Sequence[Position]) -> int:
         if not text or text.strip(_BLANK):
             return place
     return 0
-
-
-@dataclass(frozen=True)
-class _Bound:
-    """What is known of the mass of options without a value."""
-
-    each: float
-    """The most that one of them holds."""
-    together: float
-    """The most that all of them hold."""
 
 
 class _Reading:
@@ -298,13 +222,13 @@ class _Reading:
         self._refuse_control_token(math.fsum(options.values()))
         if not options:
             listed = ", ".join(repr(token.text) for token, _ in self.measured[:_SHOWN_TOKENS])
-            raise _UnusableError(
+            raise UnusableError(
                 "missing_option",
                 f"none of the options {', '.join(self.names)} is among the {len(self.measured)} listed "
                 f"tokens ({listed})",
             )
         notices += self._notices(len(options) < len(self.names))
-        return _decided(options, len(self.names), self._bound(), notices, self.listing.after_sampling)
+        return decided(options, len(self.names), self._bound(), notices, self.listing.after_sampling)
 
     def _value(self, token: Token) -> float | None:
         return _probability(token.value, self.listing.probabilities)
@@ -316,7 +240,7 @@ class _Reading:
             p = self._value(token)
             if token.id is not None and token.id in by_id:
                 if not _agree(p, by_id[token.id]):
-                    raise _UnusableError("invalid", f"token {token.id} has two values in one list")
+                    raise UnusableError("invalid", f"token {token.id} has two values in one list")
                 continue
             if token.id is not None:
                 by_id[token.id] = p
@@ -338,7 +262,7 @@ class _Reading:
         if not twins:
             self.measured.append((token, p))
         elif not any(_agree(p, q) for _, q in twins):
-            raise _UnusableError(
+            raise UnusableError(
                 "invalid",
                 f"the generated token {token.text!r} has {_shown(p)}, but its list says "
                 f"{_shown(twins[0][1])}: the list belongs to another position",
@@ -348,18 +272,18 @@ class _Reading:
         sampled = self.position.sampled
         if not self.measured:
             if self.masked or (sampled is not None and sampled.valued):
-                raise _UnusableError(
+                raise UnusableError(
                     "error", "no probability recorded: every value is a stand-in for 'not measured' (-9999)"
                 )
-            raise _UnusableError("error", NO_LIST)
+            raise UnusableError("error", NO_LIST)
         if self.total > 1 + SUM_TOLERANCE:
-            raise _UnusableError(
+            raise UnusableError(
                 "invalid", f"the listed probabilities sum to {self.total:.4f}, above 1 + {SUM_TOLERANCE:g}"
             )
         if self._by_id:
             return
         if any(_PLACEHOLDER.fullmatch(token.text) for token in self._tokens()):
-            raise _UnusableError(
+            raise UnusableError(
                 "error",
                 "token text not recorded (token_id:N placeholders): name them with --token-id N=LETTER",
             )
@@ -378,16 +302,20 @@ class _Reading:
             place = self._option(token)
             if place is not None:
                 found[place] = found.get(place, 0.0) + p
-        sampled = self.position.sampled
-        if not found and sampled is not None and self.total >= 1 - NOTHING_LEFT:
-            if not any(_same_token(sampled, token) for token in self._tokens()):
-                raise _UnusableError(
-                    "invalid",
-                    f"the generated token {sampled.text!r} has no value, and the list adds up to "
-                    f"{self.total:.4f} without any option: at temperature 0 some servers list the first "
-                    "entries of the vocabulary; record with temperature 1",
-                )
+        if not found:
+            self._refuse_vocabulary()
         return found
+
+    def _refuse_vocabulary(self) -> None:
+        sampled = self.position.sampled
+        full = self.total >= 1 - NOTHING_LEFT
+        if full and sampled and not any(_same_token(sampled, token) for token in self._tokens()):
+            raise UnusableError(
+                "invalid",
+                f"the generated token {sampled.text!r} has no value, and the list adds up to "
+                f"{self.total:.4f} without any option: at temperature 0 some servers list the first "
+                "entries of the vocabulary; record with temperature 1",
+            )
 
     def _option(self, token: Token) -> int | None:
         if self._by_id:
@@ -402,7 +330,7 @@ class _Reading:
     def _refuse_control_token(self, on_options: float) -> None:
         token, p = max(self.measured, key=lambda entry: entry[1])
         if p > on_options and self._option(token) is None and _CONTROL.fullmatch(token.text):
-            raise _UnusableError(
+            raise UnusableError(
                 "invalid",
                 f"the answer position holds a control token ({token.text}, {p:.4f}); the options hold "
                 f"{on_options:.2g}: is thinking switched on, or only one token generated?",
@@ -415,7 +343,7 @@ class _Reading:
 
     @property
     def _cut(self) -> bool:
-        """Whether sampling cut the candidates before the list was made, so that it says nothing of the rest."""
+        """Whether sampling cut the candidates before the list was made: it says nothing of the rest."""
         asked = self.listing.asked
         few = asked.entries is None or len(self.measured) < asked.entries
         sampled = asked.top_p < 1 or asked.other_cuts
@@ -423,7 +351,7 @@ class _Reading:
             self.total >= 1 - NOTHING_LEFT and few and (sampled or (self._short and not self.masked))
         )
 
-    def _bound(self) -> _Bound:
+    def _bound(self) -> Bound:
         asked = self.listing.asked
         if self._cut:
             # The list holds the kept candidates, rescaled: they hold at least top_p of the mass,
@@ -431,9 +359,9 @@ class _Reading:
             kept = asked.top_p if asked.top_p < 1 and not asked.other_cuts else 0.0
             last = min(p for _, p in self.measured)
             rest = max(0.0, 1 / kept - self.total) if kept else math.inf
-            return _Bound(min(last, rest), rest)
+            return Bound(min(last, rest), rest)
         left = max(0.0, 1 - self.total)
-        return _Bound(min(self._last(), left), left)
+        return Bound(min(self._last(), left), left)
 
     def _last(self) -> float:
         """Return the value that no unlisted token exceeds."""
@@ -485,11 +413,10 @@ class _Reading:
 
 def option_of(text: str, names: Sequence[str]) -> int | None:
     """Return which option a token's text names: its name, with one optional leading space or marker."""
-    if text in names:
-        return names.index(text)
-    if text.startswith(MARKERS) and text[1:] in names:
-        return names.index(text[1:])
-    return None
+    # Names may come as one text of letters, in which "AB" or "" would be found too.
+    known = tuple(names)
+    name = text[1:] if text not in known and text.startswith(MARKERS) else text
+    return known.index(name) if name in known else None
 
 
 def _same_token(one: Token, other: Token) -> bool:
@@ -506,50 +433,3 @@ def _agree(one: float | None, other: float | None) -> bool:
 
 def _shown(p: float) -> str:
     return f"{math.log(p):.4f} (p = {p:.4f})"
-
-
-def _decided(
-    measured: Mapping[int, float],
-    count: int,
-    bound: _Bound,
-    notices: Sequence[Notice],
-    after_sampling: bool = False,
-) -> Outcome:
-    """Turn what the options hold into shares, or into ranges where some are censored.
-
-    With S the measured mass on the options, r the most that one censored option holds and R the most
-    that all of them hold, a measured option of mass p lies in [p / (S + R), p / S] and a censored one in
-    [0, r / (S + r)].
-    """
-    mass = math.fsum(measured.values())
-    if mass == 0:
-        raise _UnusableError("invalid", "all probabilities are 0: no option got any mass")
-    best = max(sorted(measured), key=lambda place: measured[place])
-    censored = tuple(place for place in range(count) if place not in measured)
-    known = min(mass, 1.0)
-    if not censored:
-        shares = tuple(measured[place] / mass for place in range(count))
-        return Outcome(
-            shares=shares, choice=best, mass=known, notices=tuple(notices), after_sampling=after_sampling
-        )
-    if bound.each > measured[best] * (1 + NOTHING_LEFT):
-        raise _UnusableError(
-            "missing_option",
-            f"the list does not tell the choice: {len(censored)} of {count} options are not in it, "
-            f"and one may hold up to {bound.each:.4f}, more than the {measured[best]:.4f} of the likeliest",
-        )
-    together = min(len(censored) * bound.each, bound.together)
-    ranges = tuple(
-        (measured[place] / (mass + together), measured[place] / mass)
-        if place in measured
-        else (0.0, bound.each / (mass + bound.each))
-        for place in range(count)
-    )
-    return Outcome(
-        ranges=ranges,
-        choice=best,
-        mass=known,
-        censored=censored,
-        notices=tuple(notices),
-        after_sampling=after_sampling,
-    )

@@ -7,7 +7,7 @@ import traceback
 
 import typer
 
-from evalkit.cli import diff, labels, runs, score
+from evalkit.cli import diff, gate, importing, labels, runs, score
 from evalkit.cli.common import prepare_streams
 from evalkit.errors import EvalkitError
 
@@ -24,8 +24,12 @@ app = typer.Typer(
 )
 app.command("score")(score.score)
 app.command("diff")(diff.diff)
+app.add_typer(gate.app, name="gate")
 app.add_typer(labels.app, name="labels")
 app.add_typer(runs.app, name="runs")
+labels.app.command("import")(importing.labels_import)
+runs.app.command("import")(importing.runs_import)
+runs.app.command("export")(importing.runs_export)
 
 
 def _version(wanted: bool) -> None:

@@ -23,7 +23,19 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """Output formats."""
+    """Formats of reports."""
+
+    text = "text"
+    json = "json"
+    markdown = "markdown"
+    csv = "csv"
+    html = "html"
+    junit = "junit"
+    github = "github"
+
+
+class ListFormat(StrEnum):
+    """Formats of lists and descriptions."""
 
     text = "text"
     json = "json"
@@ -32,6 +44,7 @@ class Format(StrEnum):
     html = "html"
 
 
+ListFormatOption = Annotated[ListFormat, typer.Option("--format", "-f", help="Format of the output.")]
 FormatOption = Annotated[Format, typer.Option("--format", "-f", help="Format of the output.")]
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write to this file instead of standard output.")
@@ -190,18 +203,20 @@ def emit(text: str, output: Path | None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def emit_document(document: Document, data: Any, format: Format, output: Path | None, no_color: bool) -> None:
+def emit_document(
+    document: Document, data: Any, format: ListFormat, output: Path | None, no_color: bool
+) -> None:
     """Write a document, or the data behind it, in a format."""
     from evalkit.render import data as as_data
     from evalkit.render import page
 
     style = look(output, no_color, quiet=False, everything=True)
     writers = {
-        Format.text: lambda: page.to_text(document, style),
-        Format.markdown: lambda: page.to_markdown(document),
-        Format.html: lambda: page.to_html(document),
-        Format.csv: lambda: as_data.tables_to_csv(document.tables),
-        Format.json: lambda: as_data.document_to_json(data, style),
+        ListFormat.text: lambda: page.to_text(document, style),
+        ListFormat.markdown: lambda: page.to_markdown(document),
+        ListFormat.html: lambda: page.to_html(document),
+        ListFormat.csv: lambda: as_data.tables_to_csv(document.tables),
+        ListFormat.json: lambda: as_data.document_to_json(data, style),
     }
     emit(writers[format](), output)
 
@@ -230,6 +245,6 @@ def joined(groups: Sequence[Sequence[Any]], name: str, style: Look) -> str:
     """Render groups of reports, one page each; JSON and CSV stay one document."""
     from evalkit.render import render
 
-    if name in ("json", "csv"):
+    if name in ("json", "csv", "junit", "github"):
         return render([report for group in groups for report in group], name, style)
     return "\n".join(render(group, name, style) for group in groups)

@@ -18,7 +18,7 @@ NameArgument = Annotated[str, typer.Argument(help="NAME, NAME@VERSION, a folder 
 
 @app.command("list")
 def list_sets(
-    format: common.FormatOption = common.Format.text,
+    format: common.ListFormatOption = common.ListFormat.text,
     output: common.OutputOption = None,
     root: common.RootOption = None,
     no_color: common.NoColorOption = False,
@@ -52,7 +52,7 @@ def list_sets(
 @app.command()
 def show(
     name: NameArgument,
-    format: common.FormatOption = common.Format.text,
+    format: common.ListFormatOption = common.ListFormat.text,
     output: common.OutputOption = None,
     root: common.RootOption = None,
     no_color: common.NoColorOption = False,
@@ -108,7 +108,7 @@ def _folder_of(name: str) -> str:
 def lint(
     names: Annotated[list[str], typer.Argument(help="Label sets or files.", metavar="SET...")],
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 3 if there are findings.")] = False,
-    format: common.FormatOption = common.Format.text,
+    format: common.ListFormatOption = common.ListFormat.text,
     output: common.OutputOption = None,
     root: common.RootOption = None,
     no_color: common.NoColorOption = False,
@@ -138,7 +138,7 @@ def diff_sets(
     old: Annotated[str, typer.Argument(help="The old version, e.g. graduate-18@v1.", metavar="OLD")],
     new: Annotated[str, typer.Argument(help="The new version, e.g. graduate-18@v2.", metavar="NEW")],
     run: Annotated[str | None, typer.Option("--run", help="Also score this run against both.")] = None,
-    format: common.FormatOption = common.Format.text,
+    format: common.ListFormatOption = common.ListFormat.text,
     output: common.OutputOption = None,
     root: common.RootOption = None,
     no_color: common.NoColorOption = False,

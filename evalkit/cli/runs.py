@@ -13,7 +13,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List, show 
 
 @app.command("list")
 def list_runs(
-    format: common.FormatOption = common.Format.text,
+    format: common.ListFormatOption = common.ListFormat.text,
     output: common.OutputOption = None,
     root: common.RootOption = None,
     no_color: common.NoColorOption = False,
@@ -46,7 +46,7 @@ def show(
     name: Annotated[
         str, typer.Argument(help="A run: a name (bf16, semif-252/bf16) or a path.", metavar="RUN")
     ],
-    format: common.FormatOption = common.Format.text,
+    format: common.ListFormatOption = common.ListFormat.text,
     output: common.OutputOption = None,
     root: common.RootOption = None,
     no_color: common.NoColorOption = False,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     Reports = Sequence[ScoreReport] | Sequence[DiffReport]
 
-FORMATS = ("text", "json", "markdown", "csv", "html")
+FORMATS = ("text", "json", "markdown", "csv", "html", "junit", "github")
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,14 @@ def render(reports: Reports, name: str, look: Look | None = None) -> str:
         return data.to_json(reports, look)
     if name == "csv":
         return data.to_csv(reports)
+    if name == "junit":
+        from evalkit.render import junit
+
+        return junit.of_reports(reports)
+    if name == "github":
+        from evalkit.render import github
+
+        return github.of_reports(reports)
     document = view(reports, look)
     if name == "markdown":
         return page.to_markdown(document)

@@ -1,0 +1,183 @@
+"""The backend behind an address: any OpenAI-compatible server."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evalkit.importers.records import at
+from evalkit.record.answers import Answer
+from evalkit.record.backend import Described
+from evalkit.record.client import Client, Reply
+from evalkit.record.errors import BackendError, RefusedError, RequestFailedError
+from evalkit.record.modes import Mode
+from evalkit.record.protocol import LETTERS, MAX_OPTIONS, Prompt, RequestOptions
+from evalkit.record.servers import UNAUTHORIZED, Served, check_answerer, explained, look
+
+SALT_BYTES = 32
+SEED = 0
+"""The seed of a repeatable recording: some servers list the sampled token, whatever it is."""
+
+
+NO_CACHE: dict[str, dict[str, Any]] = {"llama.cpp": {"cache_prompt": False}, "vLLM": {"cache_salt": ""}}
+"""How a request says, by server program, that its prompt is not to be taken from the cache."""
+
+
+@dataclass(frozen=True)
+class HttpOptions:
+    """How a server is asked."""
+
+    request: RequestOptions
+    """What requests say besides the messages."""
+    repeatable: bool = False
+    """Leave out the prompt cache, where the server lets one, and name a seed."""
+    keep_going: bool = False
+    """Take a refusal of one item as a failed decision, instead of stopping."""
+
+
+class HttpBackend:
+    """Asks a server for decisions."""
+
+    def __init__(self, client: Client, mode: Mode, options: HttpOptions) -> None:
+        self.client, self.mode, self.options = client, mode, options
+        self._served = Served("")
+        self._request = options.request
+        self._token_ids: dict[str, list[int]] = {}
+        self._repeated = 0
+
+    async def open(self) -> Described:
+        """Ask the server what it is, and prepare the requests for it.
+
+        Raises:
+            BackendError: nothing answers, or the key is missing.
+            UsageError: the model has to be named.
+        """
+        self._served = served = await look(self.client, self._request.model)
+        self._request = replace(self._request, model=served.model, extra=self._extra(served.kind))
+        if served.kind == "vLLM" and self.mode.reads_letters and not self._request.plain:
+            self._token_ids = await self._letter_tokens()
+        return self.described()
+
+    def described(self) -> Described:
+        """Return what answers and how it is asked."""
+        served, request = self._served, self._request
+        model = {"name": self.client.secret.mask(served.model), "served": dict(served.model_facts)}
+        runtime = {**served.runtime_facts, "base_url": self.client.endpoint.api}
+        options: dict[str, Any] = {"plain_request": True} if request.plain else {}
+        options |= {key: value for key, value in request.extra.items() if key != "cache_salt"}
+        if "cache_salt" in request.extra and not request.plain:
+            options["cache_salt"] = "new for each request"
+        if self._token_ids:
+            options["logprob_token_ids"] = self._token_ids
+        if self._repeated:
+            options["repeated_at_temperature_0"] = self._repeated
+        return Described(model, runtime, options)
+
+    async def probe(self, prompt: Prompt) -> Answer:
+        """Ask the first prompt, and say at once what would go wrong with all the others.
+
+        Raises:
+            BackendError: the server refuses, answers for another model, or gives no usable answer.
+        """
+        try:
+            answer = await self._asked(prompt)
+        except RefusedError as error:
+            if not self._token_ids:
+                raise self._refusal(error, prompt) from None
+            # The server knows the letters' tokens, but not the request for their values.
+            self._token_ids = {}
+            return await self.probe(prompt)
+        except RequestFailedError as error:
+            raise BackendError(f"{self.client.endpoint.api}: no usable answer: {error}") from None
+        check_answerer(self._served, answer.fields.get("model"))
+        if self._token_ids and any(row.get("status") or "censored" in row for row in answer.rows):
+            self._token_ids = {}
+            return await self.probe(prompt)
+        if reason := next((row["error"] for row in answer.rows if row.get("status") == "error"), None):
+            raise BackendError(f"{self.client.endpoint.api}: {reason}")
+        return answer
+
+    async def ask(self, prompt: Prompt) -> Answer:
+        """Ask one prompt.
+
+        Raises:
+            RequestFailedError: there is no answer, after all retries.
+            BackendError: the server refuses, and is not to be asked further.
+        """
+        try:
+            return await self._asked(prompt)
+        except RefusedError as error:
+            raise self._refusal(error, prompt) from None
+
+    async def close(self) -> None:
+        """There is nothing to close: the client belongs to the caller."""
+
+    def _refusal(self, error: RefusedError, prompt: Prompt) -> Exception:
+        if self.options.keep_going and error.status not in UNAUTHORIZED:
+            return RequestFailedError(str(error))
+        return explained(error, self.client, self._served, prompt.questions[0].id)
+
+    async def _asked(self, prompt: Prompt) -> Answer:
+        body = self._body(prompt)
+        answer = self._read(prompt, body, await self._post(body))
+        if answer.unlisted:
+            # llama.cpp lists nothing where the sampled token is half of a character. The listed values do
+            # not depend on the temperature, so the likeliest token will do.
+            self._repeated += 1
+            body["temperature"] = 0
+            answer = self._read(prompt, body, await self._post(body))
+        return answer
+
+    def _read(self, prompt: Prompt, body: Mapping[str, Any], reply: Reply) -> Answer:
+        return self.mode.read(prompt, body, self.client.secret.mask(reply.body), reply.seconds)
+
+    async def _post(self, body: Mapping[str, Any]) -> Reply:
+        return await self.client.post(f"{self.client.endpoint.api}/chat/completions", body)
+
+    def _body(self, prompt: Prompt) -> dict[str, Any]:
+        request = self._request
+        if "cache_salt" in request.extra:
+            request = replace(
+                request, extra={**request.extra, "cache_salt": secrets.token_urlsafe(SALT_BYTES)}
+            )
+        body = self.mode.body(prompt, request)
+        if self._token_ids:
+            wanted = _flat(self._token_ids[letter] for letter in prompt.questions[0].letters)
+            body |= {"logprob_token_ids": wanted, "top_logprobs": len(wanted)}
+        return body
+
+    def _extra(self, kind: str) -> dict[str, Any]:
+        if not self.options.repeatable:
+            return {}
+        return {"seed": SEED, **NO_CACHE.get(kind, {})}
+
+    async def _letter_tokens(self) -> dict[str, list[int]]:
+        """Ask for the tokens of each letter, with and without a leading space; nothing where that fails."""
+        found: dict[str, list[int]] = {}
+        for letter in LETTERS[:MAX_OPTIONS]:
+            bare = await self._token(letter)
+            if bare is None:
+                return {}
+            spaced = await self._token(f" {letter}")
+            found[letter] = [bare] if spaced is None else [bare, spaced]
+        return found
+
+    async def _token(self, text: str) -> int | None:
+        body = {"model": self._request.model, "prompt": text, "add_special_tokens": False}
+        try:
+            tokens = at(
+                (await self.client.post(f"{self.client.endpoint.root}/tokenize", body)).body, "tokens"
+            )
+        except (RefusedError, RequestFailedError):
+            return None
+        return (
+            tokens[0]
+            if isinstance(tokens, list) and len(tokens) == 1 and isinstance(tokens[0], int)
+            else None
+        )
+
+
+def _flat(lists: Iterable[list[int]]) -> list[int]:
+    return [number for numbers in lists for number in numbers]

@@ -1,0 +1,1 @@
+"""Feeding damaged files to every reader."""
