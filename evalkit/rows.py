@@ -79,7 +79,7 @@ def read_row(row: dict[str, Any], file: str, line: int) -> Row:
     problems += [
         Problem("holds half a surrogate pair, which no UTF-8 file can store", file, line, f"$.{field}")
         for field in ("id", "option_ids", *TEXTS)
-        if not _encodable(row.get(field))
+        if not _encodable(text_of(row.get(field)) if field in TEXTS else row.get(field))
     ]
     if problems:
         raise InputError(_with_remedy(problem) for problem in problems)
@@ -97,6 +97,14 @@ def read_row(row: dict[str, Any], file: str, line: int) -> Row:
         return _decision(row, options)
     except _UnusableError as unusable:
         return Row(row["id"], INVALID, options, reason=str(unusable))
+
+
+def text_of(value: object) -> str | None:
+    """Return a recorded text; of an object (a model with its details) its name."""
+    if not isinstance(value, dict):
+        return None if value is None else str(value)
+    named = [value[key] for key in ("name", "source", "id") if isinstance(value.get(key), str)]
+    return named[0] if named else "(unnamed)"
 
 
 def _needs_check(row: dict[str, Any]) -> bool:

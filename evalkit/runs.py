@@ -327,7 +327,7 @@ def _read_lines(name: str, lines: Sequence[tuple[int, bytes]]) -> _Columns:
         choice=np.full(len(found), -1, dtype=np.int32),
         mass=np.full(len(found), math.nan),
         texts={
-            text: pa.array([document.get(text) for document in documents], pa.string())
+            text: pa.array([rows.text_of(document.get(text)) for document in documents], pa.string())
             for text in rows.TEXTS
             if any(document.get(text) is not None for document in documents)
         },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -81,7 +81,7 @@ class Reports:
             raise UsageError("there is no reference to compare with; name one with --reference")
         return run
 
-    def _once(self, name: str, part: Slice, make: Any) -> Any:
+    def _once(self, name: str, part: Slice, make: Callable[[Options], Any]) -> Any:
         if (name, part) not in self._made:
             only = {**self.options.only, **(dict([part]) if part else {})}
             self._made[name, part] = make(replace(self.options, only=only))

@@ -16,6 +16,7 @@ from evalkit.importers.records import (
     Lists,
     Record,
     Row,
+    without_nones,
 )
 from evalkit.jsonl import is_number
 from evalkit.labels import LabelSet
@@ -78,7 +79,7 @@ class Checker:
         if isinstance(reading, Row):
             return self._given_row(record, reading.fields, item, ids)
         outcome, rule = self._outcome(reading, ids, record.rule or RULE)
-        row = {"id": item, **outcome.row(ids), **record.fields}
+        row = {"id": item, **outcome.row(ids), **without_nones(record.fields)}
         return self._checked(row, record, rule, outcome.notices)
 
     def _option_ids(self, record: Record, item: str) -> tuple[str, ...]:
@@ -115,6 +116,8 @@ class Checker:
         declared = self.options
         if isinstance(reading, Failure):
             return Outcome(reading.status, reading.reason), ""
+        if isinstance(reading, Likelihoods) and len(reading.values) != len(ids):
+            return Outcome("invalid", f"{len(reading.values)} log-likelihoods for {len(ids)} options"), ""
         if isinstance(reading, Likelihoods):
             return read_likelihoods(reading.values), LIKELIHOOD_RULE
         if isinstance(reading, Answer):

@@ -55,16 +55,11 @@ def array_prompts(items: Iterable[Located], report: Report) -> Iterator[Prompt]:
     for line, item in items:
         try:
             parts = parts_of(item)
-            evidence = json.dumps(parts.evidence, ensure_ascii=False, sort_keys=True)
-            evidence.encode("utf-8")
         except NotAskableError as error:
             report(line, str(item["id"]), str(error))
-        except ValueError:
-            report(
-                line, str(item["id"]), "holds something that no request can carry (half a surrogate pair?)"
-            )
-        else:
-            groups.setdefault(evidence, []).append(parts)
+            continue
+        evidence = json.dumps(parts.evidence, ensure_ascii=False, sort_keys=True)
+        groups.setdefault(evidence, []).append(parts)
     for group in groups.values():
         yield _prompt(group)
 

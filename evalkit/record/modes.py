@@ -33,6 +33,8 @@ class Mode:
     """The fixed settings of its requests."""
     reads_letters: bool = True
     """Whether decisions come from log-probabilities."""
+    one_by_one: bool = True
+    """Whether a prompt asks about one item, so that it can be made without the others."""
 
 
 MODES = {
@@ -54,6 +56,7 @@ MODES = {
         array.read_array,
         {"temperature": array.TEMPERATURE},
         reads_letters=False,
+        one_by_one=False,
     ),
 }
 """The modes of recording, by name."""

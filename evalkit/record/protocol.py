@@ -112,19 +112,18 @@ def parts_of(item: Mapping[str, Any]) -> Parts:
         NotAskableError: it has no evidence, no criterion, an option without description, or text that
             cannot be sent as UTF-8.
     """
-    options = _options(item)
+    evidence, criterion, options = _evidence(item), _criterion(item), _options(item)
     question = Question(str(item["id"]), tuple(option["id"] for option in options))
     listed = tuple(
         {"letter": letter, "description": option["description"]}
         for letter, option in zip(question.letters, options, strict=True)
     )
-    parts = Parts(question, _evidence(item), _criterion(item), listed)
     try:
-        sent = [parts.evidence, parts.criterion, *parts.options]
+        sent = [evidence, criterion, *listed]
         json.dumps(sent, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except (ValueError, RecursionError):
         raise NotAskableError("holds something that no request can carry (half a surrogate pair?)") from None
-    return parts
+    return Parts(question, evidence, criterion, listed)
 
 
 def make_prompt(item: Mapping[str, Any]) -> Prompt:

@@ -182,7 +182,10 @@ class Recorder:
             )
 
     def _prompts(self, wanted: set[str]) -> Iterator[Prompt]:
-        prompts = self.plan.mode.prompts(read_items(self.labels), _ignore)
+        found = read_items(self.labels)
+        if self.plan.mode.one_by_one:
+            found = (located for located in found if located[1]["id"] in wanted)
+        prompts = self.plan.mode.prompts(found, _ignore)
         return (prompt for prompt in prompts if any(question.id in wanted for question in prompt.questions))
 
     async def _work(self, session: _Session, prompts: Iterator[Prompt]) -> None:
