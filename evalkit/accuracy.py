@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalkit.decisions import Decisions, Places
+from evalkit.labels import LabelSet
 from evalkit.runs import Floats
 from evalkit.statistics import Interval, mover, percentile_interval, resample_counts, wilson
 
@@ -84,22 +85,22 @@ class CellTable:
 
     def __init__(self, sides: Sequence[Decisions]) -> None:
         labels = sides[0].labels
-        numbers: dict[str, int] = {}
+        # Numbered by name, so that the bootstrap draws the same whatever the order of the items is.
+        names = sorted({option for options in labels.layouts for option in options})
+        numbers = {name: number for number, name in enumerate(names)}
         width = max(len(options) for options in labels.layouts)
         table = np.full((len(labels.layouts), width + 1), -1, dtype=np.int64)
         for row, options in enumerate(labels.layouts):
-            table[row, : len(options)] = [numbers.setdefault(option, len(numbers)) for option in options]
-        families = labels.fields.get("family")
+            table[row, : len(options)] = [numbers[option] for option in options]
         columns = [
-            families.codes.astype(np.int64) if families else np.full(len(labels), -1, dtype=np.int64),
+            _families(labels),
             table[labels.layout, sides[0].gold],
             *(table[labels.layout, side.choice] for side in sides),
         ]
-        self._options = tuple(numbers)
+        self._options = tuple(names)
         self._labelled = sides[0].gold >= 0
         self._code, self._cells = _numbered(columns)
-        groups = labels.fields.get("group")
-        self._groups = None if groups is None else _own_groups(groups.codes)
+        self._groups = labels.groups
 
     def cells(self, items: Places | None = None) -> Cells:
         """Return the labelled items of a slice (all items by default) in cells."""
@@ -120,6 +121,14 @@ class CellTable:
         )
 
 
+def _families(labels: LabelSet) -> _Ints:
+    coded = labels.fields.get("family")
+    if coded is None:
+        return np.full(len(labels), -1, dtype=np.int64)
+    ranks = np.argsort(np.argsort(np.asarray(coded.names)))
+    return np.append(ranks, -1)[coded.codes]
+
+
 def _numbered(columns: Sequence[_Ints]) -> tuple[_Ints, list[_Ints]]:
     """Number the distinct rows of columns of codes >= -1."""
     code = np.zeros(len(columns[0]), dtype=np.int64)
@@ -136,14 +145,6 @@ def _numbered(columns: Sequence[_Ints]) -> tuple[_Ints, list[_Ints]]:
     first = np.zeros(int(code.max(initial=-1)) + 1, dtype=np.int64)
     first[code] = np.arange(len(code))
     return code, [column[first] for column in columns]
-
-
-def _own_groups(codes: NDArray[np.int32]) -> _Ints | None:
-    """Give items without a group one of their own; None where no group has two items."""
-    groups = codes.astype(np.int64)
-    alone = groups < 0
-    groups[alone] = groups.max(initial=-1) + 1 + np.arange(int(alone.sum()))
-    return None if np.bincount(groups).max(initial=0) < 2 else groups
 
 
 def figures(cells: Cells, side: int, weights: Floats) -> dict[str, Floats]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from evalkit.catalog import Catalog
 from evalkit.comparing import DiffReport
 from evalkit.comparing import diff as _diff
-from evalkit.errors import NotFoundError
+from evalkit.errors import UncoveredError
 from evalkit.labels import LabelSet
 from evalkit.runs import Run
 from evalkit.scoring import Options, ScoreReport
@@ -103,12 +103,12 @@ def find_labels(
     """Return the label set of a run; None where none was named and none covers it.
 
     Raises:
-        NotFoundError: the one that was named is not there.
+        NotFoundError: the one that was named, by the caller or by the run, is not there; or several cover it.
         InputError: it is damaged.
     """
     if name is not None:
         return catalog.labels(str(name), fields)
     try:
         return catalog.labels_for(run, None, fields)
-    except NotFoundError:
+    except UncoveredError:
         return None

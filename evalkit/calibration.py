@@ -151,15 +151,15 @@ def calibration(found: Losses, items: Places | None = None) -> Calibration:
 
 
 def _bins(top: Floats, correct: Bools) -> list[dict[str, Any]]:
-    edges = np.linspace(0, 1, ECE_BINS + 1)
+    edges = np.arange(ECE_BINS + 1) / ECE_BINS
     place = np.clip(np.searchsorted(edges, top, side="left") - 1, 0, ECE_BINS - 1)
     n = np.bincount(place, minlength=ECE_BINS)
     mass = np.bincount(place, weights=top, minlength=ECE_BINS)
     hits = np.bincount(place, weights=correct, minlength=ECE_BINS)
     return [
         {
-            "low": round(float(edges[bin_]), 12),
-            "high": round(float(edges[bin_ + 1]), 12),
+            "low": float(edges[bin_]),
+            "high": float(edges[bin_ + 1]),
             "n": int(n[bin_]),
             "mean_probability": float(mass[bin_] / n[bin_]),
             "accuracy": float(hits[bin_] / n[bin_]),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from evalkit.cards import CARD_NAME, Card, load_card
-from evalkit.errors import InputError, NotFoundError, Problem, UsageError
+from evalkit.errors import InputError, NotFoundError, Problem, UncoveredError, UsageError
 from evalkit.labels import LabelSet, load_label_file
 from evalkit.runs import Run, load_run, short_name
 
@@ -223,15 +223,12 @@ class Catalog:
         covering = [labels for labels in self._all_labels(extra_fields) if covers(labels, run)]
         if len(covering) == 1:
             return covering[0]
-        found = f"{len(covering)} label sets cover" if covering else "no label set covers"
+        remedy = "name one with --labels"
+        if not covering:
+            raise UncoveredError(Problem("no label set covers the ids of this run", run.file, remedy=remedy))
         names = ", ".join(labels.name for labels in covering)
-        raise NotFoundError(
-            Problem(
-                f"{found} the ids of this run{names and f' ({names})'}",
-                run.file,
-                remedy="name one with --labels",
-            )
-        )
+        what = f"{len(covering)} label sets cover the ids of this run ({names})"
+        raise NotFoundError(Problem(what, run.file, remedy=remedy))
 
     def _all_labels(self, extra_fields: Sequence[str]) -> Iterator[LabelSet]:
         for name in self.label_folders():

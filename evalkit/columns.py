@@ -7,7 +7,8 @@ left to the line-by-line reader, which is slower and can say what is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -106,12 +107,19 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def map_blocks(source: Source, function: Any) -> Iterator[Any]:
+def map_blocks(source: Source, function: Callable[[Block], Result]) -> Iterator[Result]:
     """Apply a function to the blocks of a file, a few at a time in threads, results in file order."""
-    pending: list[Future[Any]] = []
+    blocks = source.blocks()
+    first, second = next(blocks, None), next(blocks, None)
+    if first is None:
+        return
+    if second is None:  # a small file needs no threads
+        yield function(first)
+        return
+    pending: list[Future[Result]] = []
     with ThreadPoolExecutor(WORKERS) as pool:
         try:
-            for block in source.blocks():
+            for block in itertools.chain((first, second), blocks):
                 pending.append(pool.submit(function, block))
                 if len(pending) > WORKERS:
                     yield pending.pop(0).result()

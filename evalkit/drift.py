@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -71,7 +71,6 @@ def item_drift(reference: Decisions, candidate: Decisions) -> ItemDrift:
     points = reference.has_points & candidate.has_points
     shift, option = _shift(reference.p, candidate.p)
     kl, js, at_floor = _divergences(reference.p, candidate.p)
-    groups = reference.labels.fields.get("group")
     return ItemDrift(
         both=both,
         points=points,
@@ -86,7 +85,7 @@ def item_drift(reference: Decisions, candidate: Decisions) -> ItemDrift:
         js=np.where(points, js, np.nan),
         at_floor=points & at_floor,
         labelled=reference.gold >= 0,
-        groups=None if groups is None else groups.codes.astype(np.int64),
+        groups=reference.labels.groups,
     )
 
 
@@ -169,7 +168,7 @@ def drift(
             "compared": compared,
             "changed_choices": n_changed,
             "changed_with_tie": int((changed & tie).sum()),
-            "changed_share": share and {"value": share.value, "low": share.low, "high": share.high},
+            "changed_share": share and {**asdict(share), "method": "wilson"},
             "same_choice": (compared - n_changed) / compared if compared else None,
             "fixed": fixed,
             "broken": broken,

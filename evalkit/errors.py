@@ -6,6 +6,7 @@ The tree::
     ├── UsageError          2  the request cannot be carried out as asked
     └── InputError          3  a file is not what it says it is
         ├── NotFoundError   3  no file, run or label set of that name
+        │   └── UncoveredError 3 no label set knows the ids of a run
         ├── ChecksumError   3  a file is not the one its card or sidecar describes
         ├── AlignmentError  3  runs and label set do not belong together
         └── NoDecisionsError 3 nothing usable to score
@@ -75,6 +76,10 @@ class InputError(EvalkitError):
 
 class NotFoundError(InputError):
     """A name or path leads nowhere."""
+
+
+class UncoveredError(NotFoundError):
+    """No label set knows the ids of a run."""
 
 
 class ChecksumError(InputError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,16 @@ class LabelSet:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @cached_property
+    def groups(self) -> NDArray[np.int64] | None:
+        """Shape (items,): each item's group, one of its own where it has none; None where all stand alone."""
+        if "group" not in self.fields:
+            return None
+        groups = self.fields["group"].codes.astype(np.int64)
+        alone = groups < 0
+        groups[alone] = groups.max(initial=-1) + 1 + np.arange(int(alone.sum()))
+        return None if np.bincount(groups).max(initial=0) < 2 else groups
 
     @property
     def labelled(self) -> bool:

@@ -143,8 +143,7 @@ def _same_run(reference: Decisions, candidate: Decisions) -> bool:
 
 def few_groups(labels: LabelSet, how: Resampling) -> list[str]:
     """Warn where a bootstrap over very few groups makes intervals too narrow."""
-    coded = labels.fields.get("group")
-    groups = len(coded.names) if coded else len(labels)
+    groups = len(labels) if labels.groups is None else len(np.unique(labels.groups))
     if groups >= FEWEST_GROUPS or not labels.labelled:
         return []
     return [f"only {groups} groups to resample: {how.level * 100:g} % bootstrap intervals are too narrow"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -118,7 +118,7 @@ def summary(actions: Actions, decisions: Decisions, level: float) -> dict[str, A
         "acted": int(np.count_nonzero(actions.acted)),
         "wrong_actions": wrong,
         "wrong_actions_by_action": by_action,
-        "wrong_share": share and {"value": share.value, "low": share.low, "high": share.high},
+        "wrong_share": share and {**asdict(share), "method": "wilson"},
         "wrong_share_reason": None if share else "no rule acted on a labelled item",
     }
 
@@ -133,14 +133,15 @@ def why(actions: Actions, decisions: Decisions, item: int) -> str:
         return rows.STATUS_NAMES[decisions.status[item]] + (f": {reason}" if reason else "")
     choice = decisions.option(item, int(decisions.choice[item]))
     rules = [rule for rule in actions.policy.rules if rule.option == choice]
-    held = int(actions.rule[item])
-    if held >= 0:
-        rules = [actions.policy.rules[held]]
     if not rules:
         return f"no rule for {choice}"
-    return _compared(
-        decisions, item, rules[0] if held != _DEFAULT else min(rules, key=lambda rule: rule.at_least)
-    )
+    held = int(actions.rule[item])
+    if held >= 0:
+        return _compared(decisions, item, actions.policy.rules[held])
+    if held == _UNKNOWN:
+        high = decisions.choice_bounds[1][item]
+        return _compared(decisions, item, next(rule for rule in rules if not high < rule.at_least))
+    return _compared(decisions, item, min(rules, key=lambda rule: rule.at_least))
 
 
 def _compared(decisions: Decisions, item: int, rule: Rule) -> str:
@@ -165,9 +166,10 @@ def told_apart(value: float, threshold: float, digits: int = 4) -> tuple[str, st
     """
     for places in range(digits, 18):
         shown = f"{value:.{places}f}"
-        if value == threshold or float(shown) != threshold:
-            break
-    return shown, repr(threshold)
+        told = value == threshold or float(shown) != threshold
+        if told and (float(shown) >= threshold) == (value >= threshold):
+            return shown, repr(threshold)
+    return repr(value), repr(threshold)
 
 
 def transitions(reference: Actions, candidate: Actions, items: Places | None = None) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -223,8 +224,11 @@ def counts(decisions: Decisions) -> dict[str, Any]:
 
 def _kind(reason: str) -> str:
     """Reduce a reason to its kind, without the values."""
-    head, _, tail = reason.partition(" (")
-    return head + (tail.rpartition(")")[2] if tail else "")
+    return _VALUE.sub("...", _QUOTED.sub("", reason))
+
+
+_QUOTED = re.compile(r" \([^()]*\)")
+_VALUE = re.compile(r"'[^']*'|-?\d[\d.e+-]*")
 
 
 def unusable(decisions: Decisions, limit: int | None = None) -> list[dict[str, Any]]:

@@ -55,6 +55,7 @@ def array_prompts(items: Iterable[Located], report: Report) -> Iterator[Prompt]:
     for line, item in items:
         try:
             parts = parts_of(item)
+            _prompt([parts])  # made alone, it shows which item cannot be sent
         except NotAskableError as error:
             report(line, str(item["id"]), str(error))
             continue

@@ -117,6 +117,20 @@ class Client:
             return None
 
     async def _patiently(self, method: str, url: str, content: bytes | None) -> Reply:
+        try:
+            return await self._once(method, url, content)
+        except _PassingError as error:
+            return await self._again(error, method, url, content)
+
+    async def _again(self, first: _PassingError, method: str, url: str, content: bytes | None) -> Reply:
+        """Go on after a first try that failed."""
+        failed = [first]
+
+        async def attempt() -> Reply:
+            if failed:
+                raise failed.pop()
+            return await self._once(method, url, content)
+
         retrying = tenacity.AsyncRetrying(
             stop=tenacity.stop_after_attempt(self.patience.retries + 1),
             wait=self._wait,
@@ -124,7 +138,7 @@ class Client:
             reraise=True,
         )
         try:
-            reply: Reply = await retrying(self._once, method, url, content)
+            reply: Reply = await retrying(attempt)
         except _PassingError as error:
             tries = retrying.statistics.get("attempt_number", 1)
             raise RequestFailedError(f"{error} ({_times(tries)})", gone=error.gone) from None

@@ -109,8 +109,7 @@ def parts_of(item: Mapping[str, Any]) -> Parts:
         item: the item as the label set has it.
 
     Raises:
-        NotAskableError: it has no evidence, no criterion, an option without description, or text that
-            cannot be sent as UTF-8.
+        NotAskableError: it has no evidence, no criterion, or an option without description.
     """
     evidence, criterion, options = _evidence(item), _criterion(item), _options(item)
     question = Question(str(item["id"]), tuple(option["id"] for option in options))
@@ -118,11 +117,6 @@ def parts_of(item: Mapping[str, Any]) -> Parts:
         {"letter": letter, "description": option["description"]}
         for letter, option in zip(question.letters, options, strict=True)
     )
-    try:
-        sent = [evidence, criterion, *listed]
-        json.dumps(sent, ensure_ascii=False, allow_nan=False).encode("utf-8")
-    except (ValueError, RecursionError):
-        raise NotAskableError("holds something that no request can carry (half a surrogate pair?)") from None
     return Parts(question, evidence, criterion, listed)
 
 
@@ -136,7 +130,8 @@ def make_prompt(item: Mapping[str, Any]) -> Prompt:
         item: the item as the label set has it.
 
     Raises:
-        NotAskableError: it has no evidence, no criterion, or an option without description.
+        NotAskableError: it has no evidence, no criterion, an option without description, or something
+            that cannot be sent as UTF-8.
     """
     parts = parts_of(item)
     payload = {"evidence": parts.evidence, "criterion": parts.criterion, "options": parts.options}
@@ -144,8 +139,16 @@ def make_prompt(item: Mapping[str, Any]) -> Prompt:
 
 
 def messages_of(system: str, payload: Mapping[str, Any]) -> tuple[Message, ...]:
-    """Return a system message, and a user message that is one JSON object, text as it is."""
-    text = json.dumps(payload, ensure_ascii=False)
+    """Return a system message, and a user message that is one JSON object, text as it is.
+
+    Raises:
+        NotAskableError: the object cannot be sent as UTF-8.
+    """
+    try:
+        text = json.dumps(payload, ensure_ascii=False, allow_nan=False)
+        text.encode("utf-8")
+    except (ValueError, RecursionError):
+        raise NotAskableError("holds something that no request can carry (half a surrogate pair?)") from None
     return ({"role": "system", "content": system}, {"role": "user", "content": text})
 
 
