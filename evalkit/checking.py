@@ -56,7 +56,7 @@ def check_labels(catalog: Catalog, name: str) -> Checked:
         else:
             sound.append(labels)
     return Checked(
-        [f"{labels.file}: ok, {len(labels)} items" for labels in sound],
+        [f"{labels.file}: ok, {_count(len(labels), 'item')}" for labels in sound],
         [notice for labels in sound for notice in labels.notices],
         problems,
     )
@@ -82,7 +82,11 @@ def check_run(catalog: Catalog, file: RunFile, labels: str | None, *, strict: bo
     kinds = counts(decisions)
     unusable = [f"{kinds[kind]} {kind}" for kind in ("missing", "invalid", "error") if kinds[kind]]
     fit = f" on {found.file}" if found else ", no label set covers them"
-    line = f"{run.file}: ok, {kinds['scored']} decisions{fit}" + (
+    line = f"{run.file}: ok, {_count(kinds['scored'], 'decision')}{fit}" + (
         f" ({', '.join(unusable)})" if unusable else ""
     )
     return Checked([line], run.notices, [])
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -185,12 +185,17 @@ def _rows(labels: LabelSet, run: Run) -> Places:
     places = pc.index_in(run.ids, value_set=labels.ids)
     if places.null_count:
         unknown = np.flatnonzero(np.asarray(places.is_null())).tolist()
+        remedy = "score against the label set the run was recorded on (--labels)"
+        if len(unknown) == len(run):
+            first = run.ids[unknown[0]].as_py()
+            what = f"none of its {len(run)} ids is in the label set {labels.file} (the first is {first!r})"
+            raise AlignmentError(Problem(what, run.file, remedy=remedy))
         raise AlignmentError(
             Problem(
                 f"the id {run.ids[place].as_py()!r} is not in the label set {labels.file}",
                 run.file,
                 int(run.lines[place]),
-                remedy="score against the label set the run was recorded on (--labels)",
+                remedy=remedy,
             )
             for place in unknown
         )

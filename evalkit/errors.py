@@ -48,6 +48,10 @@ class EvalkitError(Exception):
 
     exit_code = 4
 
+    def lines(self) -> list[str]:
+        """Return the message, one text a problem."""
+        return [str(self)]
+
 
 class UsageError(EvalkitError):
     """The request itself makes no sense: an unknown field, a threshold that is none."""
@@ -66,12 +70,14 @@ class InputError(EvalkitError):
         self.problems: Sequence[Problem] = (problems,) if isinstance(problems, Problem) else tuple(problems)
         super().__init__(str(self))
 
-    def __str__(self) -> str:
+    def lines(self) -> list[str]:
+        """Return one text a problem, the first ones only, then a count of the rest."""
         shown = [str(problem) for problem in self.problems[:SHOWN_PROBLEMS]]
         hidden = len(self.problems) - len(shown)
-        if hidden > 0:
-            shown.append(f"... and {hidden} more problems of the kind")
-        return "\n".join(shown)
+        return shown + ([f"... and {hidden} more problems of the kind"] if hidden > 0 else [])
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
 
 
 class NotFoundError(InputError):

@@ -146,4 +146,5 @@ def few_groups(labels: LabelSet, how: Resampling) -> list[str]:
     groups = len(labels) if labels.groups is None else len(np.unique(labels.groups))
     if groups >= FEWEST_GROUPS or not labels.labelled:
         return []
-    return [f"only {groups} groups to resample: {how.level * 100:g} % bootstrap intervals are too narrow"]
+    what = "items" if labels.groups is None else "groups"
+    return [f"only {groups} {what} to resample: {how.level * 100:g} % bootstrap intervals are too narrow"]

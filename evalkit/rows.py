@@ -6,6 +6,7 @@ is not divided by 100, a log-probability not exponentiated.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import dataclass
@@ -264,7 +265,7 @@ def looks_like(values: list[Any]) -> str:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 24 else text[:21] + "..."
 
 

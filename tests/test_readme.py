@@ -44,7 +44,14 @@ def _environment() -> dict[str, str]:
 @pytest.mark.parametrize(("command", "expected"), _examples(), ids=[command for command, _ in _examples()])
 def test_console_example_prints_what_readme_shows(command: str, expected: str) -> None:
     done = subprocess.run(
-        command, shell=True, cwd=ROOT, env=_environment(), capture_output=True, text=True, encoding="utf-8", check=False
+        command,
+        shell=True,
+        cwd=ROOT,
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
     )
     assert _matches(expected, done.stdout), f"{command} printed:\n{done.stdout}{done.stderr}"
 
@@ -63,7 +70,12 @@ def test_python_example_runs(tmp_path: Path) -> None:
     script = tmp_path / "example.py"
     script.write_text(block, "utf-8")
     done = subprocess.run(
-        [sys.executable, str(script)], cwd=ROOT, env=_environment(), capture_output=True, text=True, check=False
+        [sys.executable, str(script)],
+        cwd=ROOT,
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
@@ -74,7 +86,9 @@ def test_python_example_runs(tmp_path: Path) -> None:
 
 
 def test_set_up_commands_stand_alone() -> None:
-    commands = [line for block in _blocks("sh") for line in block.splitlines() if line.startswith("python3 -m venv")]
+    commands = [
+        line for block in _blocks("sh") for line in block.splitlines() if line.startswith("python3 -m venv")
+    ]
     assert len(commands) == 2
     assert all("pip install" in command for command in commands)
 

@@ -56,7 +56,7 @@ def main() -> None:
     try:
         app()
     except EvalkitError as error:
-        for line in str(error).splitlines():
+        for line in error.lines():
             print(f"evalkit: {_visible(line)}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:

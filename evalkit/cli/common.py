@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -72,7 +74,8 @@ PolicyOption = Annotated[
     ),
 ]
 DefaultActionOption = Annotated[
-    str, typer.Option("--default-action", help="With --policy: the action where no rule holds.")
+    str | None,
+    typer.Option("--default-action", help="With --policy: the action where no rule holds (default: keep)."),
 ]
 ResamplesOption = Annotated[int, typer.Option("--resamples", min=100, help="Bootstrap resamples.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of the bootstrap.")]
@@ -86,11 +89,38 @@ NoColorOption = Annotated[
 ]
 
 
+class _Patient(io.TextIOWrapper):
+    """Standard output whose reader may go away: what nobody reads is thrown away without an error."""
+
+    def write(self, text: str, /) -> int:
+        with self._nobody_reads():
+            super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with self._nobody_reads():
+            super().flush()
+
+    @contextlib.contextmanager
+    def _nobody_reads(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+
+
 def prepare_streams() -> None:
-    """Let no character stop the output: what the encoding cannot hold is written as an escape."""
+    """Let neither a character nor a reader that goes away stop the output.
+
+    What the encoding cannot hold is written as an escape.
+    """
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stdout, io.TextIOWrapper) and not isinstance(sys.stdout, _Patient):
+        lines = sys.stdout.line_buffering
+        encoding = sys.stdout.encoding
+        sys.stdout = _Patient(sys.stdout.buffer, encoding, "backslashreplace", line_buffering=lines)
 
 
 def open_catalog(root: Path | None) -> Catalog:
@@ -126,7 +156,7 @@ def make_options(
     by: list[str] | None,
     only: list[str] | None,
     policy: list[str] | None,
-    default_action: str,
+    default_action: str | None,
     resamples: int,
     seed: int,
     strict: bool,
@@ -140,10 +170,12 @@ def make_options(
     from evalkit.policy import parse_policy
     from evalkit.scoring import Options
 
+    if default_action is not None and not policy:
+        raise UsageError("--default-action goes with --policy: it replaces the card's policy as a whole")
     return Options(
         by=by or None,
         only=dict(_condition(text) for text in only or ()),
-        policy=parse_policy(policy, default_action) if policy else None,
+        policy=parse_policy(policy, default_action or "keep") if policy else None,
         resampling=Resampling(resamples=resamples, seed=seed),
         strict=strict,
     )
@@ -171,11 +203,15 @@ def look(
     return Look(
         items=items,
         width=shutil.get_terminal_size().columns if terminal else None,
-        color=terminal and not no_color and not os.environ.get("NO_COLOR"),
+        color=terminal and not no_color and not _plain(),
         ascii_only=output is None and not _is_unicode(sys.stdout),
         quiet=quiet,
         limit=None if everything else 50,
     )
+
+
+def _plain() -> bool:
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
 
 
 def _is_unicode(stream: TextIO) -> bool:
@@ -196,11 +232,8 @@ def emit(text: str, output: Path | None) -> None:
         except OSError as error:
             raise UsageError(f"--output {output}: cannot be written ({error.strerror or error})") from error
         return
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def emit_document(

@@ -19,7 +19,7 @@ def diff(
     by: common.ByOption = None,
     only: common.OnlyOption = None,
     policy: common.PolicyOption = None,
-    default_action: common.DefaultActionOption = "keep",
+    default_action: common.DefaultActionOption = None,
     everything: common.AllOption = False,
     resamples: common.ResamplesOption = 10_000,
     seed: common.SeedOption = 20260917,

@@ -93,7 +93,7 @@ def judge(
     noise: NoiseOption = None,
     only: common.OnlyOption = None,
     policy: common.PolicyOption = None,
-    default_action: common.DefaultActionOption = "keep",
+    default_action: common.DefaultActionOption = None,
     resamples: common.ResamplesOption = 10_000,
     seed: common.SeedOption = 20260917,
     format: Annotated[
@@ -229,7 +229,7 @@ def accept(
     from evalkit.catalog import Catalog
     from evalkit.gate.config import Spec, configured
 
-    options = common.make_options(None, only, None, "keep", 10_000, 20260917, False)
+    options = common.make_options(None, only, None, None, 10_000, 20260917, False)
     if candidate is None:
         specs = [spec for spec in configured(Path()) if spec.lock is not None]
         if not specs:

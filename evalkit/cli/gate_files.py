@@ -42,13 +42,16 @@ class GateFiles:
             if path is not None and path.is_file():
                 with contextlib.suppress(OSError):
                     path.unlink()
+        from evalkit.render.escape import visible
+
         try:
             yield
         except EvalkitError as error:
-            self._write_failure(str(error), error.exit_code)
+            self._write_failure("\n".join(map(visible, error.lines())), error.exit_code)
             raise
         except Exception as error:
-            self._write_failure(f"internal error: {type(error).__name__}: {error}", _INTERNAL)
+            message = visible(f"internal error: {type(error).__name__}: {error}")
+            self._write_failure(message, _INTERNAL)
             raise
 
     def write(self, report: GateReport) -> None:

@@ -17,7 +17,7 @@ def score(
     by: common.ByOption = None,
     only: common.OnlyOption = None,
     policy: common.PolicyOption = None,
-    default_action: common.DefaultActionOption = "keep",
+    default_action: common.DefaultActionOption = None,
     items: Annotated[
         bool, typer.Option("--items", help="List every item with what the policy does.")
     ] = False,

@@ -21,22 +21,23 @@ Prompter = Callable[[Iterable[Located], Report], Iterator[Prompt]]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What has to be known of an item while its set is recorded."""
+    """What has to be known of an item while its set is recorded; there may be very many."""
 
     option_ids: tuple[str, ...]
     """Ids of the options, in prompt order."""
-    messages_sha256: str
-    """The hash of the messages that ask about it."""
+    digest: bytes
+    """The sha256 of the messages that ask about it."""
+    length: int
+    """Characters of these messages: the longest prompt is the one most likely to be refused."""
+
+    @property
+    def messages_sha256(self) -> str:
+        """The hash as a row has it."""
+        return self.digest.hex()
 
 
-@dataclass(frozen=True)
-class Index:
-    """All items of a set, without their texts."""
-
-    entries: dict[str, Entry]
-    """By id, in label-set order."""
-    longest: dict[str, int]
-    """Characters of the messages by id: the longest prompt is the one most likely to be refused."""
+Index = dict[str, Entry]
+"""All items of a set by id, in label-set order, without their texts."""
 
 
 def read_items(labels: LabelSet) -> Iterator[Located]:
@@ -72,23 +73,24 @@ def index_prompts(labels: LabelSet, prompter: Prompter) -> Index:
         InputError: lists every item that cannot be asked, or says that the set has no texts at all.
     """
     problems: list[Problem] = []
-    places: dict[str, tuple[Entry, int]] = {}
+    entries: Index = {}
+    layouts: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def report(line: int, name: str, what: str) -> None:
         problems.append(Problem(f"{name} {what}", labels.file, line))
 
     for prompt in prompter(read_items(labels), report):
-        digest = prompt.sha256
+        digest = bytes.fromhex(prompt.sha256)
         length = sum(len(message["content"]) for message in prompt.messages)
         for question in prompt.questions:
-            places[question.id] = (Entry(question.option_ids, digest), length)
+            option_ids = layouts.setdefault(question.option_ids, question.option_ids)
+            entries[question.id] = Entry(option_ids, digest, length)
     if problems:
-        raise InputError(_summed_up(problems, places, labels))
-    order = [name for name in labels.ids.to_pylist() if name in places]
-    return Index({name: places[name][0] for name in order}, {name: places[name][1] for name in order})
+        raise InputError(_summed_up(problems, entries, labels))
+    return {name: entries[name] for name in labels.ids.to_pylist()}
 
 
-def _summed_up(problems: list[Problem], places: dict[str, Any], labels: LabelSet) -> list[Problem]:
-    if places or not all("has no evidence" in problem.what for problem in problems):
+def _summed_up(problems: list[Problem], entries: Index, labels: LabelSet) -> list[Problem]:
+    if entries or not all("has no evidence" in problem.what for problem in problems):
         return problems
     return [Problem("holds no evidence: it can be scored, but not recorded", labels.file)]

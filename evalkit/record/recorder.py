@@ -16,7 +16,7 @@ from evalkit.record import sidecar
 from evalkit.record.answers import Answer, Fields, failed
 from evalkit.record.backend import Backend
 from evalkit.record.errors import BackendError, RequestFailedError
-from evalkit.record.items import Entry, Index, index_prompts, read_items
+from evalkit.record.items import Index, index_prompts, read_items
 from evalkit.record.journal import Found, Journal, pending
 from evalkit.record.modes import Mode
 from evalkit.record.progress import Progress
@@ -91,7 +91,7 @@ class Recorder:
         index = index_prompts(self.labels, self.plan.mode.prompts)
         with Journal(self.plan.output, self.name) as journal:
             self._read_found(journal, index)
-            wanted = pending(index.entries, journal.found, retry_failed=self.plan.retry_failed)
+            wanted = pending(index, journal.found, retry_failed=self.plan.retry_failed)
             if wanted:
                 try:
                     await self._record(_Session(backend, journal, index, wanted))
@@ -107,7 +107,7 @@ class Recorder:
         if meta:
             sidecar.refuse_other(meta, self.labels, self.plan.mode, self.plan.particulars, self.name)
             self._refuse_changed_file(meta.get("sha256"))
-        self._count(journal.read(_Belongs(index.entries)))
+        self._count(journal.read(_Belongs(index)))
         if journal.found.fragment:
             aside = journal.set_aside()
             self.recorded.notices.append(f"{self.name}: half a row at the end was moved to {aside}")
@@ -127,7 +127,7 @@ class Recorder:
     async def _record(self, session: _Session) -> None:
         described = await session.backend.open()
         sidecar.refuse_other_model(self._meta, described, self.name)
-        everything = len(session.index.entries)
+        everything = len(session.index)
         self.progress.begin(self.plan.output.name, everything, everything - len(session.wanted))
         try:
             await self._probe(session)
@@ -141,7 +141,7 @@ class Recorder:
 
     async def _probe(self, session: _Session) -> None:
         """Ask the longest prompt first, alone: what is wrong with the backend or the set shows at once."""
-        longest = max(session.wanted, key=lambda name: (session.index.longest[name], name))
+        longest = max(session.wanted, key=lambda name: (session.index[name].length, name))
         prompt = next(self._prompts({longest}))
         try:
             answer = await session.backend.probe(prompt)
@@ -204,7 +204,7 @@ class Recorder:
         for question, decision in zip(prompt.questions, answer.rows, strict=True):
             if question.id not in session.wanted:
                 continue
-            digest = session.index.entries[question.id].messages_sha256
+            digest = session.index[question.id].messages_sha256
             row = {"id": question.id, **decision, "messages_sha256": digest, **answer.fields}
             if self.plan.timings and answer.seconds:
                 row["total_seconds"] = round(answer.seconds, 6)
@@ -240,10 +240,10 @@ class Recorder:
         self.recorded.decisions, self.recorded.failed = len(found.places), len(found.failed)
 
     def _finish(self, journal: Journal, index: Index) -> None:
-        journal.put_in_order(list(index.entries))
+        journal.put_in_order(list(index))
         if self._meta:
             digest = file_sha256(self.plan.output)
-            sidecar.write(self.plan.output, sidecar.finished(self._meta, len(index.entries), digest))
+            sidecar.write(self.plan.output, sidecar.finished(self._meta, len(index), digest))
 
 
 @dataclass
@@ -260,7 +260,7 @@ class _Session:
 class _Belongs:
     """Tells whether a row was recorded from the same items, with the same messages."""
 
-    def __init__(self, entries: dict[str, Entry]) -> None:
+    def __init__(self, entries: Index) -> None:
         self.entries = entries
 
     def __call__(self, row: dict[str, Any]) -> str:

@@ -185,6 +185,7 @@ class TorchNetwork:
             import transformers
         except ImportError:
             raise installed("transformers", "transformers") from None
+        transformers.utils.logging.disable_progress_bar()
         self._torch = torch
         self.version = f"transformers {transformers.__version__}, torch {torch.__version__}"
         careful = {"local_files_only": True, "trust_remote_code": False}

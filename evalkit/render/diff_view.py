@@ -49,17 +49,17 @@ def sentences(report: DiffReport, *, named: bool = False) -> list[str]:
     lines = [_choices(report.overall, report.counts), _shift(report)]
     if report.policy is not None:
         lines.append(_production(report.policy))
-    if report.labels.labelled:
+    if report.labels.labelled and report.overall["compared"]:
         lines.append(_chance(report.overall))
     name = f"{report.candidate.run.name}: " if named else ""
-    return [f"{name}{lines[0]}", *lines[1:]]
+    return [f"{name}{line}" for line in lines]
 
 
 def _choices(overall: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
     changed, compared = overall["changed_choices"], overall["compared"]
     if not compared:
         return "Nothing could be compared: no item has a usable decision on both sides."
-    text = f"{changed} of {plural(compared, 'choice')} changed ({share(changed, compared)})"
+    text = f"{changed} of {compared} choices changed ({share(changed, compared)})"
     if changed:
         kinds = [
             (overall["broken"], "broken"),
@@ -94,7 +94,8 @@ def _shift(report: DiffReport) -> str:
     place = f"{largest['id']}, option {largest['option']}"
     text = f"Largest probability shift {number(largest['value'])} ({place}){rest}."
     if report.settings:
-        text += " The recordings' settings differ (see the notes): it may be the setting's, not the model's."
+        named = "; ".join(f"{key} {before} against {after}" for key, before, after in report.settings)
+        text += f" The recordings differ in {named}: the shift may be the setting's, not the model's."
     return text
 
 

@@ -8,7 +8,7 @@ import re
 _CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\ufff9-\uffff]"
 )
-_MARKDOWN = re.compile(r"[\\`*_\[\]<>|~@#&]|:(?=//)|(?<=www)\.|(?<=[wW]{3})\.")
+_MARKDOWN = re.compile(r"[\\`*_\[\]<>|~@#&$]|:(?=//|\w)|(?<=[wW]{3})\.")
 
 
 def visible(text: str) -> str:

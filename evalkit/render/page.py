@@ -16,11 +16,9 @@ _NARROWEST = 6
 
 def to_text(document: Document, look: Look) -> str:
     """Write a document as text: tables by tabulate, as wide as the terminal allows."""
-    bold = (lambda text: f"{_BOLD}{text}{_PLAIN}") if look.color else (lambda text: text)
-    parts = [bold(visible(document.title))]
+    parts = [_title(document.title, look)]
     parts.append("\n".join(_wrapped(visible(sentence), look.width) for sentence in document.summary))
-    for table in document.tables:
-        parts.append(_text_table(table, look, bold(visible(table.title))))
+    parts += [_text_table(table, look) for table in document.tables]
     if document.notices:
         lines = [_wrapped(f"note: {visible(notice)}", look.width) for notice in document.notices]
         parts.append("\n".join(lines))
@@ -29,7 +27,12 @@ def to_text(document: Document, look: Look) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _text_table(table: Table, look: Look, title: str) -> str:
+def _title(text: str, look: Look) -> str:
+    lines = _wrapped(visible(text), look.width).split("\n")
+    return "\n".join(f"{_BOLD}{line}{_PLAIN}" if look.color and line else line for line in lines)
+
+
+def _text_table(table: Table, look: Look) -> str:
     import tabulate
 
     tabulate.MIN_PADDING = 0  # two more columns a heading are too much on 80
@@ -48,7 +51,7 @@ def _text_table(table: Table, look: Look, title: str) -> str:
         lines.append(f"... and {table.hidden} more (see --format csv or json, or --all)")
     if table.note:
         lines.append(_wrapped(visible(table.note), look.width))
-    return "\n".join([title, *lines] if title else lines)
+    return "\n".join([_title(table.title, look), *lines] if table.title else lines)
 
 
 def _fitted(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
@@ -65,15 +68,27 @@ def _fitted(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) ->
         )
     ]
     widths = natural if sum(natural) <= room else tight
-    while sum(widths) > room and max(widths) > _NARROWEST:
-        widest = widths.index(max(widths))
-        second = max([other for place, other in enumerate(widths) if place != widest], default=0)
-        excess = sum(widths) - room
-        widths[widest] = max(_NARROWEST, widths[widest] - excess, min(second, widths[widest] - 1))
+    words = [
+        min(width, _widest([word for cell in column for word in cell.split()]))
+        for width, column in zip(widths, zip(header, *rows, strict=True), strict=True)
+    ]
+    for floors in (words, [_NARROWEST] * len(widths)):
+        widths = _narrowed(widths, [max(floor, _NARROWEST) for floor in floors], room)
     return [
         ["\n".join(_broken(cell, limit)) for cell, limit in zip(row, widths, strict=True)]
         for row in (header, *rows)
     ]
+
+
+def _narrowed(widths: Sequence[int], floors: Sequence[int], room: int) -> list[int]:
+    """Take columns off the widest that may still give way, until the table fits or none may."""
+    narrowed = list(widths)
+    while sum(narrowed) > room:
+        loose = [place for place, width in enumerate(narrowed) if width > floors[place]]
+        if not loose:
+            break
+        narrowed[max(loose, key=lambda place: narrowed[place])] -= 1
+    return narrowed
 
 
 def _widest(cells: Sequence[str]) -> int:
@@ -88,7 +103,7 @@ def _broken(text: str, width: int) -> list[str]:
 
     if wcswidth(text) <= width:
         return [text]
-    return list(wrap(text, width)) or [text]
+    return list(wrap(text, width, break_on_hyphens=False)) or [text]
 
 
 def _wrapped(text: str, width: int | None) -> str:

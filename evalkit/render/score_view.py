@@ -49,6 +49,9 @@ def _sentence(report: ScoreReport) -> str:
     headline = report.labels.headline
     if not counts["scored"]:
         return f"{report.run.name}: no item was scored ({_unusable_counts(counts)} of {counts['items']})."
+    if not overall["labelled"]:
+        scored = f"{counts['scored']} of {plural(counts['items'], 'item')} scored"
+        return f"{report.run.name}: {scored}; none has a label."
     sentence = f"{report.run.name}: {overall['correct']} of {plural(overall['labelled'], 'item')} right"
     if overall[headline]:
         sentence += f", {NAMES[headline]} {figure(overall[headline])}"
@@ -77,7 +80,7 @@ def _figures(reports: Sequence[ScoreReport]) -> Table:
         for name in order
         if any(report.overall[name] for report in reports)
     ]
-    rows.append(["chance", *(number(report.overall["chance"]) for report in reports)])
+    rows.append(["chance (guessing)", *(number(report.overall["chance"]) for report in reports)])
     for name in ("nll", "brier", "ece"):
         rows.append([NAMES[name], *(_loss(report.overall, name) for report in reports)])
     masses = [report.counts["allowed_token_mass"] for report in reports]
@@ -240,7 +243,7 @@ def _coverage(report: ScoreReport) -> Table:
         if row["share"] is not None
     ]
     return Table(
-        "Sure enough: choices with at least this probability",
+        "Accuracy above a threshold",
         ["at least", "items", "share", "accuracy"],
         rows,
         fold=True,

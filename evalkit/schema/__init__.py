@@ -13,7 +13,19 @@ from typing import Any, Literal
 
 from evalkit.errors import Problem
 
-Kind = Literal["label", "labelset", "run", "meta", "score", "diff", "reports", "rules", "checks", "gate", "lock"]
+Kind = Literal[
+    "label",
+    "labelset",
+    "run",
+    "meta",
+    "score",
+    "diff",
+    "reports",
+    "rules",
+    "checks",
+    "gate",
+    "lock",
+]
 
 
 @cache

@@ -491,7 +491,7 @@ def test_shipped_tolerant_rules_let_8_bits_through(gate: Gate, tmp_path: Path) -
 def test_shipped_default_rules_are_used_without_any(gate: Gate, tmp_path: Path) -> None:
     ran = gate("q4 --reference bf16", tmp_path)
     assert ran.code == 0
-    assert "not worse than the reference" in ran.stdout
+    assert "not less accurate than the reference" in ran.stdout
     assert "WARNING (fail)" in ran.stdout
     alone = gate("q4", tmp_path)
     assert alone.code == 2

@@ -120,10 +120,9 @@ def test_rules_are_found_by_path_and_by_name(project: Path) -> None:
 
 
 def test_rules_are_the_default_ones_where_none_are_named(project: Path) -> None:
-    assert [rule.metric for rule in find_rules(None, catalog(project)).rules] == [
-        "headline_delta",
-        "changed_share",
-    ]
+    rules = find_rules(None, catalog(project)).rules
+    assert [rule.metric for rule in rules] == ["accuracy_delta", "headline_delta", "changed_share"]
+    assert [rule.severity for rule in rules] == ["error", "warning", "warning"]
 
 
 def test_rules_of_unknown_name_are_refused_with_those_there_are(project: Path) -> None:

@@ -193,9 +193,9 @@ def test_summary_without_room_keeps_the_verdict(make: Maker) -> None:
 
 
 def test_failure_page_says_that_nothing_was_judged() -> None:
-    text = gate_view.failure_markdown("a.jsonl:1: no <id>\nb.jsonl: gone", 3)
+    text = gate_view.failure_markdown("a.jsonl: no <id>\nb.jsonl: gone", 3)
     assert text.startswith("## ERROR: the gate could not judge (exit code 3)\n\n")
-    assert text.endswith("- a.jsonl:1: no &#60;id&#62;\n- b.jsonl: gone\n")
+    assert text.endswith("- a.jsonl: no &#60;id&#62;\n- b.jsonl: gone\n")
 
 
 # JUnit
@@ -241,8 +241,8 @@ def test_junit_without_item_rules_has_one_suite_and_its_remarks(make: Maker) -> 
     texts = [failure.text or "" for failure in suite.iter("failure")]
     assert texts[0].endswith("\na tolerance of 0.01 is less than one item (1/3 = 0.3333)")
     assert texts[1].endswith("nothing to measure: there is no policy, or no rule of it acted")
-    row = next(line for line in gate_view.to_text(report, Look()).splitlines() if line.startswith("policy."))
-    assert re.split(r"\s{2,}", row)[1:5] == ["<= 0", "-", "-", "FAIL"]
+    rows = [re.split(r"\s{2,}", line) for line in gate_view.to_text(report, Look()).splitlines()]
+    assert ["policy.wrong_actions", "<= 0", "-", "-", "FAIL"] in [cells[:5] for cells in rows]
 
 
 def test_junit_of_a_failure_is_an_error() -> None:

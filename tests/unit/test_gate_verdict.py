@@ -72,8 +72,9 @@ def test_apart_shows_the_side_a_number_is_on(value: float, limit: float) -> None
     assert (shown < limit, shown > limit) == (value < limit, value > limit)
 
 
-def test_apart_of_an_equal_number_has_all_its_digits() -> None:
+def test_apart_takes_as_many_digits_as_there_are() -> None:
     assert apart(1 / 3, 1 / 3) == "0.3333333333333333"
+    assert apart(2e-20, 1e-20) == "2e-20"
 
 
 def test_verdict_without_a_figure_is_a_fail() -> None:

@@ -59,7 +59,7 @@ def test_items_that_cannot_be_asked_are_reported() -> None:
 
 def test_index_of_array_prompts_gives_all_items_of_one_the_same_hash(make: Maker) -> None:
     labels = make.labels([item("a", evidence="one"), item("b"), item("c", evidence="one")])
-    entries = index_prompts(labels, array_prompts).entries
+    entries = index_prompts(labels, array_prompts)
     assert list(entries) == ["a", "b", "c"]
     assert entries["a"].messages_sha256 == entries["c"].messages_sha256 != entries["b"].messages_sha256
 

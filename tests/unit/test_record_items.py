@@ -8,6 +8,7 @@ import pytest
 
 from evalkit.errors import InputError
 from evalkit.record.items import index_prompts, read_items, single_prompts
+from evalkit.record.protocol import make_prompt
 from tests.conftest import Maker
 from tests.unit.asking import item, items
 
@@ -15,10 +16,10 @@ from tests.unit.asking import item, items
 def test_index_keeps_order_options_and_hashes(make: Maker) -> None:
     labels = make.labels([item("b"), item("a")])
     index = index_prompts(labels, single_prompts)
-    assert list(index.entries) == ["b", "a"]
-    assert index.entries["a"].option_ids == ("yes", "no")
-    assert len(index.entries["a"].messages_sha256) == 64
-    assert index.longest["a"] == index.longest["b"]
+    assert list(index) == ["b", "a"]
+    assert index["a"].option_ids == ("yes", "no")
+    assert index["a"].messages_sha256 == make_prompt(item("a")).sha256
+    assert index["a"].length == sum(len(message["content"]) for message in make_prompt(item("a")).messages)
 
 
 def test_index_of_a_set_with_unaskable_items_lists_them_all(make: Maker) -> None:

@@ -221,6 +221,8 @@ def made_up_packages(monkeypatch: pytest.MonkeyPatch, network: Any) -> tuple[Loa
     tokenizers, models = Loader(tokenizer), Loader(network)
     torch, transformers = ModuleType("torch"), ModuleType("transformers")
     vars(torch).update(__version__="3", float32="f32", tensor=np.array, inference_mode=Nothing)
+    quiet = SimpleNamespace(disable_progress_bar=lambda: None)
+    vars(transformers).update(utils=SimpleNamespace(logging=quiet))
     vars(transformers).update(__version__="6", AutoTokenizer=tokenizers, AutoModelForCausalLM=models)
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setitem(sys.modules, "transformers", transformers)
