@@ -7,7 +7,7 @@ import traceback
 
 import typer
 
-from evalkit.cli import diff, gate, importing, labels, runs, score
+from evalkit.cli import diff, gate, importing, labels, record, runs, score
 from evalkit.cli.common import prepare_streams
 from evalkit.errors import EvalkitError
 
@@ -24,6 +24,7 @@ app = typer.Typer(
 )
 app.command("score")(score.score)
 app.command("diff")(diff.diff)
+app.command("record")(record.record)
 app.add_typer(gate.app, name="gate")
 app.add_typer(labels.app, name="labels")
 app.add_typer(runs.app, name="runs")
