@@ -12,6 +12,7 @@ from evalkit.catalog import Catalog, RunFile, read_run, shown
 from evalkit.decisions import align, unlabelled
 from evalkit.errors import InputError, Problem
 from evalkit.labels import LabelSet, check_label_file, load_label_file
+from evalkit.runs import check_run_file
 from evalkit.scoring import counts, refuse_invalid
 
 
@@ -72,6 +73,7 @@ def check_run(catalog: Catalog, file: RunFile, labels: str | None, *, strict: bo
         strict: count an invalid decision as a problem.
     """
     try:
+        check_run_file(file.path, file=shown(file.path))
         run = read_run(file)
         found = find_labels(catalog, run, labels)
         decisions = align(found or unlabelled([run]), run)

@@ -101,6 +101,19 @@ def read_row(row: dict[str, Any], file: str, line: int) -> Row:
         return Row(row["id"], INVALID, options, reason=str(unusable))
 
 
+def field_problems(row: dict[str, Any], file: str, line: int) -> list[Problem]:
+    """Return every violation of the schema ``evalkit.run/1`` in a row, in whatever field.
+
+    The values that make a decision are left out: whether they are usable is for :func:`read_row` to say.
+    """
+    return [
+        problem for problem in schema.check("run", row, file, line) if not problem.path.startswith(_JUDGED)
+    ]
+
+
+_JUDGED = ("$.probabilities", "$.probability_range", "$.allowed_token_mass")
+
+
 def text_of(value: object) -> str | None:
     """Return a recorded text; of an object (a model with its details) its name."""
     if not isinstance(value, dict):

@@ -141,6 +141,26 @@ def short_name(path: Path) -> str:
     return name
 
 
+def check_run_file(path: Path, *, file: str | None = None) -> None:
+    """Check every field of every row against the schema ``evalkit.run/1``.
+
+    Loading looks only at what scoring needs; this looks at everything but the values of the decisions.
+
+    Raises:
+        InputError: lists everything that is wrong.
+    """
+    name = file or str(path)
+    problems: list[Problem] = []
+    for block in Source(path, name).blocks():
+        for number, raw in block.lines():
+            try:
+                problems += rows.field_problems(parse_object(raw, name, number, allow_nan=True), name, number)
+            except InputError as error:
+                problems += error.problems
+    if problems:
+        raise InputError(problems)
+
+
 def load_run(path: str | Path, *, file: str | None = None) -> Run:
     """Read a run file and its sidecar.
 

@@ -184,6 +184,8 @@ class Checker:
         if sure and kind in self._sound and row.get("error") is None:
             return rows.read_row({name: row[name] for name in _PLAIN if name in row}, record.place.file, 0)
         read = rows.read_row(row, record.place.file, record.place.line or 0)
+        if problems := rows.field_problems(row, record.place.file, record.place.line or 0):
+            raise InputError(problems)
         self._sound.add(kind)
         return read
 

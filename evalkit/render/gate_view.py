@@ -64,10 +64,16 @@ def headline(check: CheckReport) -> str:
 
 
 def _reasons(check: CheckReport) -> list[str]:
+    """Say what failed, what must not have changed, and what is only a warning."""
     failing = sorted(check.failing, key=lambda result: not result.rule.builtin)
     lines = [f"{result.rule.label}: {result.reason}." for result in failing]
     lines += [
         f"{result.must.id} must keep {result.wanted}: {result.reason}." for result in check.failing_items
+    ]
+    lines += [
+        f"warning: {result.rule.label}: {result.reason}."
+        for result in check.rules
+        if not result.holds and not result.fails_gate
     ]
     hidden = len(lines) - _SHOWN_REASONS
     return [

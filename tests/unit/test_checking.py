@@ -16,7 +16,7 @@ def test_sound_label_set_has_a_line_a_version(make: Maker, tmp_path: Path) -> No
     make.label_set(tmp_path, "demo", {"v1": ITEMS[:1], "v2": ITEMS})
     found = check_labels(Catalog.at(tmp_path), "demo")
     assert [line.rpartition("/")[2] for line in found.sound] == [
-        "v1.jsonl: ok, 1 items",
+        "v1.jsonl: ok, 1 item",
         "v2.jsonl: ok, 2 items",
     ]
     assert not found.problems
@@ -62,7 +62,7 @@ def test_sound_run_names_its_label_set(make: Maker, tmp_path: Path) -> None:
     make.label_set(tmp_path, "demo", {"v1": ITEMS})
     run = make.run_file(tmp_path, "demo/bf16", ROWS[:1])
     (line,) = check_run(Catalog.at(tmp_path), RunFile(run), "demo", strict=False).sound
-    assert "ok, 1 decisions on" in line
+    assert "ok, 1 decision on" in line
     assert line.endswith("(1 missing)")
 
 
@@ -87,3 +87,10 @@ def test_run_with_other_options_is_a_problem(make: Maker, tmp_path: Path) -> Non
     run = make.run_file(tmp_path, "demo/bf16", [Maker.row("q1", {"A": 0.9, "C": 0.1})])
     (problem,) = check_run(Catalog.at(tmp_path), RunFile(run), "demo", strict=False).problems
     assert "its options are A, C in the run and A, B in the label set" in problem.what
+
+
+def test_every_field_of_a_row_is_checked(make: Maker, tmp_path: Path) -> None:
+    rows = [Maker.row("q1", {"A": 0.9, "B": 0.1}, total_seconds="1 s")]
+    path = make.file(make.text(rows) + "\n")
+    (problem,) = check_run(Catalog.at(tmp_path), RunFile(path), None, strict=False).problems
+    assert (problem.line, problem.path) == (1, "$.total_seconds")

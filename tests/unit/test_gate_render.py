@@ -74,6 +74,7 @@ def test_page_begins_with_the_verdict(make: Maker) -> None:
     assert "no change: 1 > 0.\n" in text
     assert "max_probability_shift <= 0.1: 0.70000 > 0.1 (q0, option " in text
     assert "q0 must keep choice A: choice B.\n" in text
+    assert re.search(r"^warning: mean_kl <= 0: \d\.\d{5} > 0\.$", text, re.MULTILINE)
 
 
 def test_page_has_the_rules_with_their_evidence(make: Maker) -> None:
