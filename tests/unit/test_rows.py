@@ -176,7 +176,7 @@ def test_error_text_beside_a_decision_is_a_contradiction(fields: dict[str, Any])
         ([3.5, 1.0], "a probability is above 1 (3.5, 1.0): they look like logits or counts"),
         ([0.7, 0.6], "the listed probabilities sum to 1.3000, above 1 + 0.0001"),
         ([1, 2, 3, 4, 5], "(1, 2, 3, 4, ...)"),
-        (["x" * 50, "y"], "('" + "x" * 20 + "..., 'y')"),
+        (["x" * 50, "y"], '("' + "x" * 20 + '..., "y")'),
     ],
 )
 def test_values_that_are_no_probabilities_are_recognised(values: list[Any], expected: str) -> None:
