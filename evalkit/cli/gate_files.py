@@ -84,7 +84,7 @@ class GateFiles:
                 markdown=lambda: page,
                 sarif=lambda: sarif.to_sarif([], error=message),
             )
-        _append_summary(lambda room: page[: room // 4])
+        _append_summary(lambda room: page[: max(room, 0) // 4])
 
     def _write(self, **texts: Callable[[], str]) -> None:
         from evalkit.jsonl import write_atomic
@@ -134,7 +134,8 @@ def _append_summary(text: Callable[[int], str]) -> None:
     path = Path(place)
     try:
         used = path.stat().st_size if path.exists() else 0
+        added = text(SUMMARY_BYTES - used - 1)
         with path.open("a", encoding="utf-8", newline="\n") as file:
-            file.write(("\n" if used else "") + text(SUMMARY_BYTES - used - 1))
+            file.write(f"\n{added}" if used and added else added)
     except OSError as error:
         common.warn(f"GITHUB_STEP_SUMMARY cannot be written ({error.strerror or error})")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evalkit.cli import common
+from evalkit.errors import UsageError
 
 if TYPE_CHECKING:
     from evalkit.record.recorder import Recorded
@@ -118,11 +119,14 @@ def record(
     Each decision is written as it arrives. After an interruption the same command asks only what is missing.
     The API key comes from EVALKIT_API_KEY and is written nowhere.
     """
+    try:
+        from evalkit.record.client import Patience
+        from evalkit.record.llamacpp import EngineOptions
+        from evalkit.record.progress import progress_on
+        from evalkit.record.recording import Recording, Wishes
+    except ModuleNotFoundError as error:
+        raise UsageError(f"record needs the package {error.name}: pip install 'evalkit[record]'") from None
     from evalkit.catalog import Catalog
-    from evalkit.record.client import Patience
-    from evalkit.record.llamacpp import EngineOptions
-    from evalkit.record.progress import progress_on
-    from evalkit.record.recording import Recording, Wishes
 
     wishes = Wishes(
         output=output,

@@ -13,14 +13,12 @@ from evalkit.record.backend import Described
 from evalkit.record.client import Client, Reply
 from evalkit.record.errors import BackendError, RefusedError, RequestFailedError
 from evalkit.record.modes import Mode
-from evalkit.record.protocol import LETTERS, MAX_OPTIONS, Prompt, RequestOptions
+from evalkit.record.protocol import LETTERS, Prompt, RequestOptions
 from evalkit.record.servers import UNAUTHORIZED, Served, check_answerer, explained, look
 
 SALT_BYTES = 32
 SEED = 0
 """The seed of a repeatable recording: some servers list the sampled token, whatever it is."""
-
-
 NO_CACHE: dict[str, dict[str, Any]] = {"llama.cpp": {"cache_prompt": False}, "vLLM": {"cache_salt": ""}}
 """How a request says, by server program, that its prompt is not to be taken from the cache."""
 
@@ -139,9 +137,8 @@ class HttpBackend:
     def _body(self, prompt: Prompt) -> dict[str, Any]:
         request = self._request
         if "cache_salt" in request.extra:
-            request = replace(
-                request, extra={**request.extra, "cache_salt": secrets.token_urlsafe(SALT_BYTES)}
-            )
+            salt = secrets.token_urlsafe(SALT_BYTES)
+            request = replace(request, extra={**request.extra, "cache_salt": salt})
         body = self.mode.body(prompt, request)
         if self._token_ids:
             wanted = _flat(self._token_ids[letter] for letter in prompt.questions[0].letters)
@@ -156,7 +153,7 @@ class HttpBackend:
     async def _letter_tokens(self) -> dict[str, list[int]]:
         """Ask for the tokens of each letter, with and without a leading space; nothing where that fails."""
         found: dict[str, list[int]] = {}
-        for letter in LETTERS[:MAX_OPTIONS]:
+        for letter in LETTERS:
             bare = await self._token(letter)
             if bare is None:
                 return {}
@@ -167,16 +164,12 @@ class HttpBackend:
     async def _token(self, text: str) -> int | None:
         body = {"model": self._request.model, "prompt": text, "add_special_tokens": False}
         try:
-            tokens = at(
-                (await self.client.post(f"{self.client.endpoint.root}/tokenize", body)).body, "tokens"
-            )
+            reply = await self.client.post(f"{self.client.endpoint.root}/tokenize", body)
         except (RefusedError, RequestFailedError):
             return None
-        return (
-            tokens[0]
-            if isinstance(tokens, list) and len(tokens) == 1 and isinstance(tokens[0], int)
-            else None
-        )
+        tokens = at(reply.body, "tokens")
+        alone = isinstance(tokens, list) and len(tokens) == 1 and isinstance(tokens[0], int)
+        return tokens[0] if alone else None
 
 
 def _flat(lists: Iterable[list[int]]) -> list[int]:

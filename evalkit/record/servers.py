@@ -48,16 +48,13 @@ class Served:
     kind: str = ""
     """The server program; empty where it is unknown."""
     names: tuple[str, ...] = ()
-    """All models that the server offers, under all their names."""
+    """All models that the server offers, under all their names, fit to be shown."""
+    listed: bool = False
+    """Whether the server's own list has the model."""
     model_facts: Mapping[str, Any] = field(default_factory=dict)
     """What it says of the model, for the sidecar."""
     runtime_facts: Mapping[str, Any] = field(default_factory=dict)
     """What it says of itself, for the sidecar."""
-
-    @property
-    def listed(self) -> bool:
-        """Whether the server's own list has the model."""
-        return self.model in self.names or f"{self.model}:latest" in self.names
 
 
 async def look(client: Client, model: str | None) -> Served:
@@ -73,16 +70,18 @@ async def look(client: Client, model: str | None) -> Served:
     """
     entries = await _models(client)
     names = tuple(dict.fromkeys(name for entry in entries for name in _names(entry)))
+    shown = tuple(client.secret.mask(name) for name in names)
     if model is None:
         if len(entries) != 1:
-            raise UsageError(f"--model: name the model to record; {_offer(names)}")
+            raise UsageError(f"--model: name the model to record; {_offer(shown)}")
         model = names[0]
     entry = next((entry for entry in entries if {model, f"{model}:latest"} & set(_names(entry))), {})
     kind, details = await _kind(client, entry or (entries[0] if entries else {}))
     return Served(
         model,
         kind.name,
-        names,
+        shown,
+        bool(entry),
         client.secret.mask({**_model_facts(entry), **_more_of_model(details)}),
         client.secret.mask(_runtime_facts(kind, details)),
     )

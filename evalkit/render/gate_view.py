@@ -64,7 +64,7 @@ def headline(check: CheckReport) -> str:
 
 
 def _reasons(check: CheckReport) -> list[str]:
-    """Say what failed, what must not have changed, and what is only a warning."""
+    """Say what failed, which items did not keep what they must, and what is only a warning."""
     failing = sorted(check.failing, key=lambda result: not result.rule.builtin)
     lines = [f"{result.rule.label}: {result.reason}." for result in failing]
     lines += [

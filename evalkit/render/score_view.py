@@ -80,7 +80,7 @@ def _figures(reports: Sequence[ScoreReport]) -> Table:
         for name in order
         if any(report.overall[name] for report in reports)
     ]
-    rows.append(["chance (guessing)", *(number(report.overall["chance"]) for report in reports)])
+    rows.append(["chance", *(number(report.overall["chance"]) for report in reports)])
     for name in ("nll", "brier", "ece"):
         rows.append([NAMES[name], *(_loss(report.overall, name) for report in reports)])
     masses = [report.counts["allowed_token_mass"] for report in reports]

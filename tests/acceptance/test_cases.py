@@ -156,7 +156,8 @@ def case_41_very_deep_nesting(case: Case) -> None:
     assert counts(report, "items", "scored") == (2, 2)
     assert value(report, "accuracy") == 1.0
     case.text(SCORE)
-    case.text("runs validate run.jsonl --labels labels.jsonl")
+    (line,) = case.refusal("runs validate run.jsonl --labels labels.jsonl")
+    assert line.startswith("evalkit: run.jsonl:2: nested too deeply")
 
 
 def case_42_truncated_and_mislabelled_gzip(case: Case) -> None:

@@ -459,6 +459,15 @@ def test_summary_stays_under_its_limit(gate: Gate, project: Path) -> None:
     assert "This summary was shortened" in summary.read_text("utf-8")
 
 
+@pytest.mark.parametrize("run", ["bad", "damaged"])
+def test_summary_that_is_full_stays_as_it_is(gate: Gate, project: Path, run: str) -> None:
+    summary = project / "summary.md"
+    summary.write_text("x" * (1024 * 1024 + 5), "utf-8")
+    args = f"{run}.jsonl --labels labels.jsonl --rules gate.toml"
+    assert gate(args, project, {"GITHUB_STEP_SUMMARY": str(summary)}).code > 0
+    assert summary.stat().st_size == 1024 * 1024 + 5
+
+
 def test_summary_that_cannot_be_written_changes_no_verdict(gate: Gate, project: Path) -> None:
     for run, code in (("good", 0), ("bad", 1)):
         args = f"{run}.jsonl --labels labels.jsonl --rules gate.toml"

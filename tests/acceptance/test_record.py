@@ -68,7 +68,13 @@ def only(count: int) -> Callable[[Request], Reply]:
 def started(folder: Path, *words: str) -> subprocess.Popen[bytes]:
     """Start evalkit and let it run."""
     return subprocess.Popen(
-        [PROGRAM, *words], cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [PROGRAM, *words],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # A job in the background of a shell ignores Ctrl-C, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
@@ -207,7 +213,7 @@ def test_full_disk_leaves_a_valid_run_that_goes_on_when_there_is_room(evalkit: E
     # A limit on the size of files is as a disk that is full at this file.
     limit = 4000
     with Stub() as stub:
-        limited = [sys.executable, "-c", LIMITED.format(limit=limit), PROGRAM, *arguments(stub.url)]
+        limited = [sys.executable, "-c", LIMITED.format(limit=limit), str(PROGRAM), *arguments(stub.url)]
         done = subprocess.run(limited, cwd=folder, env=environment(), capture_output=True, check=False)
         ran = Ran(done.returncode, done.stdout, done.stderr)
         kept = len(ids_of(folder / RUN))
@@ -335,6 +341,13 @@ def _read(terminal: int) -> bytes:
         return os.read(terminal, 4096)
     except OSError:  # the other end is closed
         return b""
+
+
+def test_package_that_is_not_installed_is_named(evalkit: Evalkit, folder: Path) -> None:
+    (folder / "httpx2.py").write_text("raise ModuleNotFoundError(name='httpx2')")
+    ran = evalkit(arguments("http://localhost:1"), folder, {"PYTHONPATH": str(folder)})
+    assert (ran.code, ran.stdout) == (2, "")
+    assert ran.stderr == "evalkit: record needs the package httpx2: pip install 'evalkit[record]'\n"
 
 
 def test_label_set_without_texts_cannot_be_recorded(evalkit: Evalkit, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ ITEMS = [
     },
     {
         "id": "q2",
-        "options": [{"id": "B"}, {"id": "A"}],
+        "options": [{"id": "A"}, {"id": "B"}],
         "label": "B",
         "family": "f",
         "group": "g",

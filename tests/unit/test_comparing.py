@@ -372,7 +372,7 @@ def test_notices_of_both_runs_are_passed_on_once(make: Maker) -> None:
 
 
 def test_few_groups_are_noticed(make: Maker) -> None:
-    assert "only 7 groups to resample: 95 % bootstrap intervals are too narrow" in report(make).notices
+    assert "only 7 items to resample: 95 % bootstrap intervals are too narrow" in report(make).notices
 
 
 def test_rows_in_another_order_are_compared_by_id(make: Maker) -> None:

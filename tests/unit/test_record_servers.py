@@ -131,9 +131,17 @@ def test_look_masks_a_key_that_the_server_tells_about_itself() -> None:
         assert KEY not in str(look_at(stub))
 
 
+def test_look_shows_no_model_name_that_holds_the_key() -> None:
+    entries = [{"id": f"m-{KEY}"}, {"id": "b"}]
+    with Stub(lambda _: Reply({"data": entries})) as stub:
+        with pytest.raises(UsageError, match=r"the server has m-\*\*\*, b"):
+            look_at(stub)
+        served = look_at(stub, f"m-{KEY}")
+    assert (served.listed, served.names) == (True, ("m-***", "b"))
+
+
 def test_answerer_that_is_listed_aliased_or_dated_is_accepted() -> None:
-    check_answerer(Served("m", names=("m",)), "/models/m.gguf")
-    check_answerer(Served("m", names=("m:latest",)), "other")
+    check_answerer(Served("m", listed=True), "/models/m.gguf")
     check_answerer(Served("gpt-small", names=("gpt",)), "gpt-small-2026-11-30")
     check_answerer(Served("m"), None)
 

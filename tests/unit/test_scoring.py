@@ -313,7 +313,7 @@ def test_strict_looks_only_at_the_items_asked_for(make: Maker) -> None:
 def test_few_items_and_groups_are_noticed(make: Maker) -> None:
     assert scored(make, [p(0.9, 0.1)] * 3).notices == (
         "the calibration error rests on 3 items: mostly noise",
-        "only 3 groups to resample: 95 % bootstrap intervals are too narrow",
+        "only 3 items to resample: 95 % bootstrap intervals are too narrow",
     )
 
 
