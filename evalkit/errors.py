@@ -9,7 +9,8 @@ The tree::
         │   └── UncoveredError 3 no label set knows the ids of a run
         ├── ChecksumError   3  a file is not the one its card or sidecar describes
         ├── AlignmentError  3  runs and label set do not belong together
-        └── NoDecisionsError 3 nothing usable to score
+        ├── NoDecisionsError 3 nothing usable to score
+        └── BackendError    3  a backend cannot be recorded (evalkit.record)
 
 The library raises; only ``evalkit.cli`` prints and exits.
 """

@@ -1,7 +1,8 @@
 """Recording from a real llama.cpp server on a real small model.
 
-These tests need a model (EVALKIT_REAL_MODEL) and take minutes, so the plain test command deselects them by
-their marker; `.ci/run` runs them.
+These tests need a model and take minutes, so the plain test command deselects them by their marker. To run
+them: ``EVALKIT_REAL_MODEL=$(python scripts/fetch_model.py) python -m pytest -m real tests/real``, with the
+extra ``llamacpp`` installed.
 """
 
 from __future__ import annotations
