@@ -141,7 +141,8 @@ class Catalog:
         """Find the runs that names mean, grouped so that each group belongs to one label set.
 
         A path means that file. `set/run` means that run of that set. A bare name means the run of that
-        name in every set; with several names, those sets count in which all of them are found.
+        name in every set; with several names, those sets count in which all of them are found. Beside names
+        of one set, a bare name means the run of that set.
 
         Raises:
             NotFoundError: a name leads nowhere; the nearest names are suggested.
@@ -156,6 +157,9 @@ class Catalog:
         if not bare:
             return [tuple(fixed[name] for name in names)]
         by_set = self._sets_with_all(bare)
+        if len(by_set) > 1 and fixed:
+            named = {file.set_name for file in fixed.values()}
+            by_set = {key: found for key, found in by_set.items() if named == {key}} or by_set
         if len(by_set) > 1 and fixed:
             sets, name = list(by_set), bare[0]
             raise UsageError(

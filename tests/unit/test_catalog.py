@@ -239,12 +239,20 @@ def test_bare_name_in_several_sets_means_all_of_them(roots: Roots) -> None:
     assert roots.names("bf16", "q4") == [("own/runs/one/bf16.jsonl", "own/runs/one/q4.jsonl")]
 
 
-def test_bare_name_of_several_sets_beside_a_path_is_ambiguous(roots: Roots) -> None:
-    for place in ("one/bf16", "two/bf16"):
+def test_bare_name_of_several_sets_beside_another_is_ambiguous(roots: Roots) -> None:
+    path = roots.run("one/bf16")
+    for place in ("two/bf16", "three/q4"):
         roots.run(place)
-    assert message(UsageError, roots.names, "one/bf16", "bf16") == (
-        "bf16 is a run of several label sets (one, two); write one/bf16"
-    )
+    for fixed in (str(path), "three/q4"):
+        assert message(UsageError, roots.names, fixed, "bf16") == (
+            "bf16 is a run of several label sets (one, two); write one/bf16"
+        )
+
+
+def test_bare_name_beside_names_of_one_set_means_the_run_of_that_set(roots: Roots) -> None:
+    for place in ("one/bf16", "two/bf16", "two/q4"):
+        roots.run(place)
+    assert roots.names("two/q4", "bf16") == [("own/runs/two/q4.jsonl", "own/runs/two/bf16.jsonl")]
 
 
 def test_bare_name_of_one_set_beside_a_path_is_fine(roots: Roots) -> None:
