@@ -15,7 +15,8 @@ import pytest
 MODEL_VARIABLE = "EVALKIT_REAL_MODEL"
 ALIAS = "qwen2.5-coder-0.5b"
 KEY = "sk-lighthouse-2718"
-SERVE = Path(__file__).parent / "serve.py"
+SERVE = Path(__file__).parents[2] / "scripts" / "serve_gguf.py"
+SLOTS, CONTEXT = "2", "2048"
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,23 @@ def real_model() -> Path:
 
 @contextmanager
 def served(model: Path) -> Iterator[Served]:
-    """Serve a model in a process of its own, until the block ends."""
+    """Serve a model in a process of its own, until the block ends.
+
+    It has two slots and a prompt cache, as servers have: a repeatable recording has to ask for what it needs.
+    """
     environment = {**os.environ, "EVALKIT_API_KEY": KEY}
-    with subprocess.Popen(
-        [sys.executable, SERVE, model, ALIAS], env=environment, stdout=subprocess.PIPE, text=True
-    ) as process:
+    command = [
+        sys.executable,
+        str(SERVE),
+        str(model),
+        "--alias",
+        ALIAS,
+        "--slots",
+        SLOTS,
+        "--context",
+        CONTEXT,
+    ]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             address = process.stdout.readline().strip()

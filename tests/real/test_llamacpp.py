@@ -1,8 +1,8 @@
 """Recording from a real llama.cpp server on a real small model.
 
-These tests need a model and take minutes, so the plain test command deselects them by their marker. To run
-them: ``EVALKIT_REAL_MODEL=$(python scripts/fetch_model.py) python -m pytest -m real tests/real``, with the
-extra ``llamacpp`` installed.
+These tests need a model of 491 MB and take minutes, so the plain test command deselects them by their marker
+and ``.ci/run`` runs them after it: ``EVALKIT_REAL_MODEL=$(python scripts/fetch_model.py) python -m pytest -m
+real tests/real``, with the extra ``llamacpp`` installed.
 """
 
 from __future__ import annotations
@@ -87,27 +87,33 @@ def test_recording_holds_decisions_and_says_what_answered(whole: Path) -> None:
     assert KEY not in whole.read_text("utf-8") + json.dumps(meta)
 
 
-def test_recording_that_was_killed_and_resumed_is_the_same_to_the_byte(
-    server: Served, evalkit: Evalkit, folder: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("EVALKIT_API_KEY", KEY)
-    broken = folder / "runs" / "graduate-18" / "broken.jsonl"
-    process = started(folder, *arguments(server, "broken"))
+@pytest.fixture(scope="module")
+def resumed(server: Served, evalkit: Evalkit, folder: Path) -> Path:
+    """Return a recording of all 18 items that was killed in the middle and continued."""
+    broken = folder / "runs" / "graduate-18" / "resumed.jsonl"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EVALKIT_API_KEY", KEY)
+        process = started(folder, *arguments(server, "resumed"))
     wait_for_rows(broken, 6, PATIENCE)
     process.send_signal(signal.SIGKILL)
     ended(process)
     kept = len(ids_of(broken))
     assert 6 <= kept < 18
-    ran = evalkit(arguments(server, "broken"), folder, WITH_KEY)
+    ran = evalkit(arguments(server, "resumed"), folder, WITH_KEY)
     assert ran.code == 0, ran.stderr
     assert f"18 of 18 decisions, {18 - kept} of them new" in ran.stderr
-    assert broken.read_bytes() == whole.read_bytes()
+    return broken
 
 
-def test_diff_of_two_repeatable_recordings_finds_nothing(evalkit: Evalkit, folder: Path, whole: Path) -> None:
-    copy = whole.with_name("copy.jsonl")
-    copy.write_bytes(whole.read_bytes())
-    report = evalkit("diff graduate-18/whole graduate-18/copy --format json", folder).json()
+def test_recording_that_was_killed_and_resumed_is_the_same_to_the_byte(whole: Path, resumed: Path) -> None:
+    assert resumed.read_bytes() == whole.read_bytes()
+
+
+def test_diff_of_two_repeatable_recordings_finds_nothing(
+    evalkit: Evalkit, folder: Path, whole: Path, resumed: Path
+) -> None:
+    report = evalkit(f"diff {whole.stem} {resumed.stem} --format json", folder).json()
+    assert report["overall"]["compared"] == 18
     assert report["overall"]["changed_choices"] == 0
     assert report["overall"]["max_probability_shift"]["value"] == 0
 
