@@ -19,6 +19,8 @@ from evalkit.render.numbers import (
 )
 from evalkit.render.score_view import NAMES
 
+FEW_FLIPS = 10
+"""A bootstrap interval of a difference that rests on fewer items turned right or wrong is too narrow."""
 _ACCURACIES = ("mean_family_balanced_accuracy", "balanced_accuracy", "accuracy", "macro_f1")
 
 
@@ -119,6 +121,13 @@ def _chance(overall: Mapping[str, Any]) -> str:
         why = ", but it rests on decisions that are missing" if overall["lost"] or overall["gained"] else ""
         return f"The accuracy difference is more than chance{why} ({numbers})."
     text = f"The accuracy difference cannot be told from chance ({numbers})."
+    interval = overall["accuracy_delta"]
+    if interval and interval["low"] is not None and (interval["low"] > 0 or interval["high"] < 0):
+        text += (
+            f" Its interval leaves out 0, but rests on {worse + better} flips: too few for an interval."
+            if worse + better < FEW_FLIPS
+            else " Its interval leaves out 0: the difference is a borderline one."
+        )
     if overall["detectable_delta"] is not None:
         text += (
             f" With so many flips, {overall['labelled']} items show a true difference of "

@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 from wcwidth import wcswidth
@@ -234,3 +235,28 @@ def test_text_lists_are_capped_and_say_so(make: Maker) -> None:
     report = score(make.labels(items), make.run(rows))
     assert "... and 10 more" in render([report], "text")
     assert "q59" in render([report], "text", Look(limit=None))
+
+
+@pytest.mark.parametrize(
+    ("items", "broken", "fixed", "said"),
+    [
+        (40, 4, 0, "Its interval leaves out 0, but rests on 4 flips: too few for an interval."),
+        (20, 14, 5, "Its interval leaves out 0: the difference is a borderline one."),
+        (40, 3, 1, None),
+        (40, 9, 0, None),
+    ],
+)
+def test_interval_that_contradicts_the_exact_test_is_explained(
+    make: Maker, items: int, broken: int, fixed: int, said: str | None
+) -> None:
+    def rows(wrong: range) -> list[dict[str, Any]]:
+        right, other = {"A": 0.9, "B": 0.1}, {"A": 0.1, "B": 0.9}
+        return [make.row(f"q{item}", other if item in wrong else right) for item in range(items)]
+
+    labels = make.labels([make.item(f"q{item}", "AB", "A") for item in range(items)])
+    reference = make.run(rows(range(broken, broken + fixed)), "before")
+    candidate = make.run(rows(range(broken)), "after")
+    text = render([diff(labels, reference, candidate)], "text")
+    assert ("more than chance" in text) is (said is None and broken == 9)
+    assert ("leaves out 0" in text) is (said is not None)
+    assert said is None or said in text
