@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from evalkit import schema
-from evalkit.errors import InputError, NotFoundError, Problem
+from evalkit.errors import InputError, Problem
+from evalkit.jsonl import read_whole
 
 CARD_NAME = "README.md"
+_MAX_DEPTH = 20
 
 
 @dataclass(frozen=True)
@@ -131,13 +133,10 @@ def policy_from(block: Mapping[str, Any]) -> Policy:
 
 def _front_matter(path: Path, name: str) -> dict[str, Any]:
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise NotFoundError(
-            Problem(f"cannot be read ({error.strerror or error})", name, remedy="a label set needs a card")
-        ) from error
+        text = read_whole(path, name, "a label set needs a card").decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(Problem(f"not UTF-8 at byte {error.start}", name)) from None
+        what = f"not UTF-8 at byte {error.start}"
+        raise InputError(Problem(what, name, remedy="save it as UTF-8")) from None
     lines = text.splitlines()
     if not lines or lines[0].rstrip() != "---" or "---" not in (line.rstrip() for line in lines[1:]):
         raise InputError(Problem("has no YAML front matter between two lines `---`", name, 1))
@@ -152,20 +151,31 @@ def _load_yaml(text: str, name: str) -> Any:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """SafeLoader without aliases, and without keys that overwrite each other."""
+        """SafeLoader without aliases, deep nesting, and keys that overwrite each other."""
+
+        depth = 0
 
         def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.check_event(yaml.AliasEvent):
-                event: Any = self.peek_event()  # type: ignore[no-untyped-call]
-                raise yaml.YAMLError(f"line {event.start_mark.line + 2}: aliases are not allowed in a card")
-            return super().compose_node(parent, index)
+            event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+            if isinstance(event, yaml.AliasEvent):
+                raise _marked("aliases are not allowed in a card", event)
+            if self.depth > _MAX_DEPTH:
+                raise _marked(f"nested too deeply (more than {_MAX_DEPTH} levels)", event)
+            self.depth += 1
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-            keys = [key.value for key, _ in node.value]
-            for key in keys:
-                if keys.count(key) > 1:
-                    raise yaml.YAMLError(f"line {node.start_mark.line + 2}: the key {key} occurs twice")
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if str(key.value) in seen:
+                    raise _marked(f"the key {key.value} occurs twice", key)
+                seen.add(str(key.value))
             return super().construct_mapping(node, deep)
+
+    def _marked(problem: str, place: Any) -> yaml.MarkedYAMLError:
+        return yaml.MarkedYAMLError(problem=problem, problem_mark=place.start_mark)
 
     try:
         return _plain(yaml.load(text, Loader))
@@ -175,6 +185,7 @@ def _load_yaml(text: str, name: str) -> Any:
         raise InputError(Problem(f"not YAML ({error.problem or error})", name, line)) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         what = " ".join(str(error).split()) or "nested too deeply"
+        what = "a number has thousands of digits" if "set_int_max_str_digits" in what else what
         raise InputError(Problem(f"not YAML ({what})", name)) from None
 
 

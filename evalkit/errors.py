@@ -24,6 +24,10 @@ SHOWN_PROBLEMS = 20
 """How many problems a message lists before it only counts the rest."""
 
 
+SHOWN_CHARACTERS = 1000
+"""How much of what is wrong a message quotes; the value in it may be of any length."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """One thing that is wrong with an input, with its place and its remedy."""
@@ -41,7 +45,8 @@ class Problem:
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
-        return ": ".join(part for part in (place, self.path, self.what, self.remedy) if part)
+        what = self.what if len(self.what) <= SHOWN_CHARACTERS else self.what[:SHOWN_CHARACTERS] + "..."
+        return ": ".join(part for part in (place, self.path, what, self.remedy) if part)
 
 
 class EvalkitError(Exception):

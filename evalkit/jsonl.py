@@ -25,10 +25,25 @@ MAX_LINE_BYTES = 64 << 20
 """A longer line is refused: it is no record of one decision."""
 MAX_DEPTH = 200
 """Deeper nested JSON is refused where a line has to be read by Python."""
+MAX_OPTIONS = 1000
+"""An item with more options is refused: a run is laid out with one column an option."""
+MAX_DOCUMENT_BYTES = 256 << 20
+"""A larger file is refused where it has to be read into memory as a whole."""
 
 _BOM = b"\xef\xbb\xbf"
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _SUFFIXES = {".gz": "gzip", ".zst": "zstd"}
+_FOREIGN = {
+    b"\x1f\x8b": "gzip inside its compression",
+    b"\x28\xb5\x2f\xfd": "zstd inside its compression",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+    b"PK\x03\x04": "a zip archive",
+    b"PAR1": "Parquet",
+}
+"""How files start that are no text."""
+_TOKENS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
+"""Strings (the last one may be open) and brackets; nothing is looked at twice."""
 _UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
@@ -80,10 +95,11 @@ class Source:
                         self._check_start(data)
                         first = False
                     head, newline, tail = data.rpartition(b"\n")
+                    if len(rest) + len(data.partition(b"\n")[0]) > MAX_LINE_BYTES:
+                        what = f"a line is longer than {MAX_LINE_BYTES >> 20} MiB"
+                        raise self._error(what, line, "write one record a line")
                     if not newline:
                         rest += data
-                        if len(rest) > MAX_LINE_BYTES:
-                            raise self._error(f"a line is longer than {MAX_LINE_BYTES >> 20} MiB", line)
                         continue
                     block = Block(line, rest + head + newline)
                     line += block.data.count(b"\n")
@@ -132,10 +148,10 @@ class Source:
             ) from error
 
     def _check_start(self, data: bytes) -> None:
-        if data[:2] in (b"\xff\xfe", b"\xfe\xff") or (data[:1] and data[1:2] == b"\0"):
-            raise self._error(
-                "the file is UTF-16", 1, "save it as UTF-8 (PowerShell: Out-File -Encoding utf8)"
-            )
+        if _is_utf16(data):
+            raise self._error(_UTF16, 1, _AS_UTF8)
+        if kind := next((kind for magic, kind in _FOREIGN.items() if data.startswith(magic)), None):
+            raise self._error(f"the file is no text but {kind}", 1, "unpack it, or pack it with gzip or zstd")
         text = data.removeprefix(_BOM).lstrip()
         if text.startswith(b"["):
             quoted = excerpt(text.split(b"\n", 1)[0])
@@ -147,6 +163,15 @@ class Source:
 
     def _error(self, what: str, line: int, remedy: str = "") -> InputError:
         return InputError(Problem(what, self.name, line, remedy=remedy))
+
+
+_UTF16 = "the file is UTF-16"
+_AS_UTF8 = "save it as UTF-8 (PowerShell: Out-File -Encoding utf8)"
+
+
+def _is_utf16(data: bytes) -> bool:
+    """Tell whether a file starts with a mark of UTF-16 or an ASCII sign in it, as UTF-32 does too."""
+    return data[:2] in (b"\xff\xfe", b"\xfe\xff") or (0 in data[:2] and any(data[:4]))
 
 
 class _Digest(Protocol):
@@ -205,15 +230,17 @@ def parse_object(raw: bytes, file: str, line: int, *, allow_nan: bool = False) -
             Problem(_json_problem(text, error), file, place, remedy="one complete JSON object is expected")
         ) from None
     except _KeyTwiceError as error:
-        raise fail(f"the key {error.args[0]!r} occurs twice in one object") from None
+        raise fail(
+            f"the key {error.args[0]!r} occurs twice in one object", "which of the two is meant?"
+        ) from None
     except _BareNumberError as error:
         raise fail(f"{error.args[0]} is not JSON", "write null, or leave the field out") from None
     except RecursionError:
         raise fail(f"nested too deeply (more than {MAX_DEPTH} levels)", "leave the field out") from None
-    except ValueError as error:
-        raise fail(f"unreadable number ({error})") from None
+    except ValueError:
+        raise fail("a number has thousands of digits", "leave the field out, or write it as text") from None
     if not isinstance(value, dict):
-        raise fail(f"expected an object, found {excerpt(raw)}")
+        raise fail(f"expected an object, found {excerpt(raw)}", "one complete JSON object is expected")
     return value
 
 
@@ -224,11 +251,41 @@ def read_document(path: Path, file: str) -> dict[str, Any]:
         NotFoundError: the file cannot be opened.
         InputError: it is not one JSON object.
     """
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise NotFoundError(Problem(f"cannot be read ({error.strerror or error})", file)) from error
+    raw = read_whole(path, file)
+    if _is_utf16(raw):
+        raise InputError(Problem(_UTF16, file, 1, remedy=_AS_UTF8))
+    if not raw.strip():
+        raise InputError(Problem("is empty", file, remedy="one JSON object is expected"))
     return parse_object(raw.removeprefix(_BOM), file, 1)
+
+
+def read_whole(path: Path, file: str, remedy: str = "check path and permissions") -> bytes:
+    """Return the bytes of a file that has to be read as a whole.
+
+    Args:
+        path: the file.
+        file: how messages call it.
+        remedy: what to do where it cannot be opened.
+
+    Raises:
+        NotFoundError: the file cannot be opened.
+        InputError: it is too large for that.
+    """
+    try:
+        with path.open("rb") as stored:
+            raw = stored.read(MAX_DOCUMENT_BYTES + 1)
+    except OSError as error:
+        what = f"cannot be read ({error.strerror or error})"
+        raise NotFoundError(Problem(what, file, remedy=remedy)) from error
+    if len(raw) > MAX_DOCUMENT_BYTES:
+        raise too_large(file)
+    return raw
+
+
+def too_large(file: str) -> InputError:
+    """Return the error for a file that has to be read as a whole and is too large for that."""
+    what = f"larger than {MAX_DOCUMENT_BYTES >> 20} MiB, and has to be read as a whole"
+    return InputError(Problem(what, file, remedy="split it"))
 
 
 class _KeyTwiceError(ValueError):
@@ -262,7 +319,7 @@ def _too_deep(text: str) -> bool:
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return False
     depth = deepest = 0
-    for token in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', text):
+    for token in _TOKENS.finditer(text):
         depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
         deepest = max(deepest, depth)
     return deepest > MAX_DEPTH
@@ -270,10 +327,12 @@ def _too_deep(text: str) -> bool:
 
 def _json_problem(text: str, error: json.JSONDecodeError) -> str:
     if error.msg == "Extra data":
-        return f"something follows the record at column {error.colno} (two records fused?)"
+        fused = "a carriage return ends no line" if "\r" in text else "two records fused?"
+        return f"something follows the record at column {error.colno} ({fused})"
     if error.pos >= len(text) or "Unterminated string" in error.msg:
         return "unfinished record: the line ends in the middle of it"
-    return f"not JSON at column {error.colno} ({error.msg})"
+    near = text[max(0, error.pos - 20) :][:60].encode("utf-8")
+    return f"not JSON at column {error.colno} ({error.msg}): {excerpt(near)}"
 
 
 def dumps(value: Any, *, indent: int | None = None, ascii_only: bool = False) -> str:

@@ -18,7 +18,7 @@ from evalkit import schema
 from evalkit.cards import Card, Policy
 from evalkit.columns import Categorical, Codes, Layout, categorical, code_lists, map_blocks, parse_block
 from evalkit.errors import ChecksumError, InputError, Problem
-from evalkit.jsonl import Source, parse_object
+from evalkit.jsonl import MAX_OPTIONS, Source, parse_object
 
 FIELDS = ("part", "family", "variant", "language", "group")
 """The fields of an item that are always read as columns."""
@@ -164,8 +164,16 @@ def load_label_file(
             field: categorical(table[field].combine_chunks()) for field in fields if _occurs(table, field)
         },
         memberships=_memberships(table, ("tags", *fields)),
-        notices=tuple(source.notices),
+        notices=(*source.notices, *_idle_rules(card, layouts)),
     )
+
+
+def _idle_rules(card: Card | None, layouts: Sequence[Layout]) -> list[str]:
+    """Say which rules of the policy can never hold: a misspelled option would go unnoticed."""
+    known = {option for options in layouts for option in options}
+    rules = card.policy.rules if card and card.policy else ()
+    named = dict.fromkeys(rule.option for rule in rules if rule.option not in known)
+    return [f"the card's policy has a rule for the option {option!r}, which no item has" for option in named]
 
 
 def check_label_file(path: Path, *, file: str | None = None) -> None:
@@ -214,7 +222,10 @@ def _sound(table: pa.Table) -> bool:
     names = options.flatten().field("id")
     if ids.null_count or options.null_count or names.null_count or options.flatten().null_count:
         return False
-    if pc.min(pc.binary_length(ids)).as_py() == 0 or pc.min(options.value_lengths()).as_py() < 2:
+    counts = pc.min_max(options.value_lengths())
+    if pc.min(pc.binary_length(ids)).as_py() == 0 or counts["min"].as_py() < 2:
+        return False
+    if counts["max"].as_py() > MAX_OPTIONS:
         return False
     layouts, layout = _layouts(table)
     if any(len(set(options)) < len(options) or "" in options for options in layouts):
@@ -325,20 +336,20 @@ def _storable(value: Any, field: str) -> Any:
 
 
 def item_problems(
-    item: Mapping[str, Any], file: str, line: int, needed: Sequence[str] | None = None
+    item: Mapping[str, Any], file: str, line: int | None, needed: Sequence[str] | None = None
 ) -> list[Problem]:
     """Return everything that is wrong with one parsed item of a label set.
 
     Args:
         item: the parsed JSON object.
         file: name of the file, for messages.
-        line: line number, for messages.
+        line: line number, for messages; None where the file has none.
         needed: look at these fields only, beside id, options, label and tags; at all by default.
     """
     name = item.get("id")
     label = item.get("label")
     found = [
-        problem
+        replace(problem, remedy=_remedy(problem.path))
         for problem in schema.check("label", item, file, line)
         if problem.path != "$.label" and (needed is None or _needs(problem.path, needed))
     ]
@@ -368,6 +379,16 @@ def item_problems(
         if isinstance(texts, list) and not all(map(_encodable, texts)):
             wrong("holds half a surrogate pair, which no UTF-8 file can store", f"$.{field}")
     return found
+
+
+def _remedy(path: str) -> str:
+    if path == "$.id":
+        return "ids are text: write a number in quotes, exactly as the runs have it"
+    if path == "$":
+        return "every item needs an id and its options"
+    if path.startswith("$.options"):
+        return 'options are a list of at least two {"id": ..., "description": ...}'
+    return ""
 
 
 _OWN_PATHS = re.compile(r"\$(\.id|\.options(\[\d+\](\.id)?)?|\.tags(\[\d+\])?)?")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evalkit.jsonl import is_number
@@ -26,6 +26,8 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 """Names of the options by position, as prompts list them."""
 MARKERS = (" ", "\u0120", "\u2581")
 """A space, and the word-start markers of byte-level and SentencePiece vocabularies."""
+UNDERFLOW = 1e-250
+"""Likelihoods below this have too few bits left in a float to be compared."""
 NOT_MEASURED = -9999.0
 """Servers write this or less (the smallest float16 or float32, -inf) where they measured nothing."""
 SAME_VALUE = 1e-3
@@ -138,12 +140,22 @@ def read_likelihoods(values: Sequence[Any]) -> Outcome:
                 f"exp of the log-likelihoods sums to {total:.4f}, above 1 + {SUM_TOLERANCE:g} "
                 "(does one continuation begin with another?)",
             )
-        if not measured or total == 0:
+        if not measured:
             raise UnusableError("error", "no log-likelihood was measured")
+        if total < UNDERFLOW:
+            return _relative({place: float(numbers[place]) for place in measured}, len(values))
         left = max(0.0, 1 - total)
         return decided(measured, len(values), Bound(min(left, *measured.values()), left), [])
     except UnusableError as unusable:
         return Outcome(unusable.status, unusable.reason)
+
+
+def _relative(logs: Mapping[int, float], count: int) -> Outcome:
+    """Read log-likelihoods of long continuations, too small for a float, relative to the largest."""
+    top = max(logs.values())
+    shares = {place: math.exp(log - top) for place, log in logs.items()}
+    outcome = decided(shares, count, Bound(min(shares.values()), math.inf), [])
+    return replace(outcome, mass=math.exp(top))
 
 
 def read_answer(text: str, names: Mapping[str, int]) -> Outcome:
@@ -161,10 +173,10 @@ def read_answer(text: str, names: Mapping[str, int]) -> Outcome:
     return Outcome(choice=names[said])
 
 
-def _parsed(value: object) -> object:
+def _parsed(value: Any) -> Any:
     # Some tools save every number as text.
     if isinstance(value, str) and re.fullmatch(
-        r"[-+]?(inf(inity)?|nan|\d+(\.\d*)?(e[-+]?\d+)?)", value.lower()
+        r"[-+]?(inf(inity)?|nan|[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?)", value.lower()
     ):
         return float(value)
     return value

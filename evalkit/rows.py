@@ -14,7 +14,7 @@ from typing import Any
 
 from evalkit import schema
 from evalkit.errors import InputError, Problem
-from evalkit.jsonl import is_number
+from evalkit.jsonl import MAX_OPTIONS, is_number
 
 OK, MISSING, INVALID, ERROR = range(4)
 """Status codes: usable; not recorded; recorded but unusable; the backend failed."""
@@ -73,6 +73,11 @@ def read_row(row: dict[str, Any], file: str, line: int) -> Row:
     Raises:
         InputError: the row is not a row of a run at all (no id, fields of the wrong type).
     """
+    listed = [row.get("option_ids"), row.get("probabilities")]
+    count = max((len(value) for value in listed if isinstance(value, list | dict)), default=0)
+    if count > MAX_OPTIONS:
+        what = f"{count} options, at most {MAX_OPTIONS} are allowed"
+        raise InputError(Problem(what, file, line, remedy="ask for fewer options in one decision"))
     problems = (
         [problem for problem in schema.check("run", row, file, line) if _NEEDED.fullmatch(problem.path)]
         if _needs_check(row)
@@ -267,7 +272,8 @@ def looks_like(values: list[Any]) -> str:
     if min(values) < 0:
         if max(values) <= 0:
             return f"probabilities are negative ({shown}): they look like log-probabilities"
-        return f"a probability is negative ({shown}): they look like logits"
+        hint = "" if abs(total - 1) <= SUM_TOLERANCE else ": they look like logits"
+        return f"a probability is negative ({shown}){hint}"
     if total <= 1 + SUM_TOLERANCE:
         return ""
     if max(values) > 1 and abs(total - 100) <= 1.5:
@@ -278,7 +284,7 @@ def looks_like(values: list[Any]) -> str:
 
 
 def _shown(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 24 else text[:21] + "..."
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from evalkit import rows, schema
 from evalkit.columns import Codes, Layout, LayoutTable, Parsed, code_lists, map_blocks, parse_block
 from evalkit.errors import ChecksumError, InputError, NoDecisionsError, Problem
-from evalkit.jsonl import Block, Source, parse_object, read_document
+from evalkit.jsonl import MAX_OPTIONS, Block, Source, parse_object, read_document
 
 Floats = NDArray[np.float64]
 
@@ -223,7 +223,7 @@ def _read_block(name: str, block: Block) -> _Columns:
     table = parsed.table
     options = table["option_ids"].combine_chunks()
     values = table["probabilities"].combine_chunks()
-    if options.flatten().null_count:
+    if options.flatten().null_count or (pc.max(options.value_lengths()).as_py() or 0) > MAX_OPTIONS:
         return _read_lines(name, list(block.lines()))
     layouts, layout = code_lists(options)
     lengths = np.asarray([len(layout) for layout in layouts], dtype=np.int64)[layout]

@@ -176,6 +176,8 @@ class LlamaCpp(Server):
         return {**super().entry(), "aliases": [self.model], "meta": meta}
 
     def other(self, request: Request) -> Reply:
+        if request.path == "/tokenize":
+            return Reply({"tokens": token_ids(request.body["content"])})
         if request.path != "/props":
             return Reply(
                 {"error": {"message": "File Not Found", "type": "not_found_error", "code": 404}}, 404

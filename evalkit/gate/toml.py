@@ -7,6 +7,8 @@ import tomllib
 from typing import Any
 
 from evalkit.errors import InputError, Problem
+from evalkit.jsonl import MAX_DEPTH
+from evalkit.values import deeper_than
 
 _PLACE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 
@@ -31,11 +33,15 @@ def read_toml(raw: bytes, file: str) -> tuple[str, dict[str, Any]]:
             Problem(f"not UTF-8 at byte {error.start}", file, remedy="save it as UTF-8")
         ) from None
     try:
-        return text, tomllib.loads(text)
+        found = tomllib.loads(text)
+        if deeper_than(found, MAX_DEPTH):
+            raise RecursionError
+        return text, found
     except ValueError as error:  # a number of thousands of digits is one too
         message = str(error)
         place = _PLACE.search(message)
         what = message[: place.start()] if place else message
+        what = "a number has thousands of digits" if "set_int_max_str_digits" in what else what
         raise InputError(Problem(f"not TOML ({what})", file, int(place[1]) if place else None)) from None
     except RecursionError:
         raise InputError(Problem("not TOML (nested too deeply)", file)) from None

@@ -8,19 +8,11 @@ from typing import Any
 from evalkit import rows
 from evalkit.errors import InputError, Problem, UsageError
 from evalkit.importers.checked import DECISION, Decision, finite, item_id
-from evalkit.importers.records import (
-    Answer,
-    Failure,
-    ImportOptions,
-    Likelihoods,
-    Lists,
-    Record,
-    Row,
-    without_nones,
-)
+from evalkit.importers.records import ImportOptions, Record
 from evalkit.jsonl import is_number
 from evalkit.labels import LabelSet
 from evalkit.outcome import Notice, Outcome
+from evalkit.readings import Answer, Failure, Likelihoods, Lists, Row
 from evalkit.readout import (
     LETTERS,
     LIKELIHOOD_RULE,
@@ -30,6 +22,7 @@ from evalkit.readout import (
     read_likelihoods,
     read_out,
 )
+from evalkit.values import without_nones
 
 TEXT_RULE = "text/1"
 """Name of the read-out that takes an answer's text as the choice."""

@@ -14,6 +14,7 @@ from evalkit import rows
 from evalkit.errors import InputError, NoDecisionsError, Problem, UsageError
 from evalkit.jsonl import Source, dumps, parse_object, write_atomic, write_lines
 from evalkit.labels import LabelSet
+from evalkit.readout import UNDERFLOW
 
 _KEPT = (
     "allowed_token_mass",
@@ -142,10 +143,8 @@ def _to_csv(entries: Sequence[_Entry], output: Path, _: LabelSet | None) -> Expo
     groups = ["probability"]
     if any(entry.row.low is not None for entry in entries):
         groups += ["low", "high"]
-    text = io.StringIO()
     header = [*_columns(entries[0]), *(f"{group}.{option}" for group in groups for option in options)]
-    writer = csv.DictWriter(text, header, lineterminator="\n")
-    writer.writeheader()
+    lines = [_csv_line(header)]
     for entry in entries:
         cells = _columns(entry)
         cells["option_ids"] = dumps(cells["option_ids"])
@@ -155,9 +154,16 @@ def _to_csv(entries: Sequence[_Entry], output: Path, _: LabelSet | None) -> Expo
                 f"{group}.{option}": None if value is None else repr(value)
                 for option, value in zip(entry.row.options, values[group] or (), strict=False)
             }
-        writer.writerow(cells)
-    write_atomic(output, text.getvalue())
+        lines.append(_csv_line([cells.get(name) for name in header]))
+    write_atomic(output, "".join(lines))
     return Exported(output, len(entries))
+
+
+def _csv_line(cells: Sequence[Any]) -> str:
+    """Return a row of a CSV file; a cell with a carriage return is quoted too: readers end rows there."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
+    return text.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _to_lm_eval(entries: Sequence[_Entry], output: Path, labels: LabelSet | None) -> Exported:
@@ -187,7 +193,8 @@ def _golds(labels: LabelSet | None) -> dict[str, str]:
 def _sample(number: int, entry: _Entry, golds: dict[str, str]) -> dict[str, Any]:
     row = entry.row
     shares = row.probabilities or ()
-    mass = 1.0 if math.isnan(row.mass) else row.mass
+    # A mass too small for a float would take the shares with it.
+    mass = row.mass if row.mass > UNDERFLOW else 1.0
     best = shares.index(max(shares))
     logs = [str(math.log(share * mass)) if share * mass > 0 else "-inf" for share in shares]
     pairs = [[log, str(place == best)] for place, log in enumerate(logs)]

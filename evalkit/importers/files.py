@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.errors import InputError, NotFoundError, Problem
-from evalkit.jsonl import Source, excerpt, file_sha256, parse_object
+from evalkit.jsonl import MAX_DOCUMENT_BYTES, Source, excerpt, file_sha256, parse_object, too_large
 
-MAX_DOCUMENT_BYTES = 256 << 20
-"""A larger file that is one JSON document is refused: it is read into memory as a whole."""
 ZIP, PARQUET = b"PK\x03\x04", b"PAR1"
 """How these files start."""
 
@@ -104,8 +102,7 @@ class InputFile:
             parts.append(block.data)
             size += len(block.data)
             if size > MAX_DOCUMENT_BYTES:
-                what = f"larger than {MAX_DOCUMENT_BYTES >> 20} MiB, and has to be read as a whole"
-                raise InputError(Problem(what, self.name, remedy="split it"))
+                raise too_large(self.name)
         self._note(source.notices)
         return b"".join(parts)
 

@@ -58,7 +58,10 @@ def import_hub(dataset: HubDataset, options: ImportOptions, output: Path) -> Imp
     ]
     source += [f"- configuration `{dataset.config}`"] if dataset.config else []
     source += [f"- revision `{dataset.revision}`"] if dataset.revision else []
-    return write_labels(list(_items(dataset, options)), options, output, "Hugging Face dataset", source)
+    items = list(_items(dataset, options))
+    if not items:
+        raise InputError(Problem("holds no item", dataset.name, remedy="check --split"))
+    return write_labels(items, options, output, "Hugging Face dataset", source)
 
 
 def _items(dataset: HubDataset, options: ImportOptions) -> Iterator[Item]:

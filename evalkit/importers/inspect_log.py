@@ -19,22 +19,12 @@ import pyarrow as pa
 
 from evalkit.errors import InputError
 from evalkit.importers.files import ZIP, InputFile, Start
-from evalkit.importers.records import (
-    Failure,
-    Format,
-    ImportOptions,
-    Item,
-    Lists,
-    Place,
-    Reading,
-    Record,
-    at,
-    chosen_id,
-    without_nones,
-)
-from evalkit.importers.shapes import SETTINGS, readings, row_fields
+from evalkit.importers.records import Format, ImportOptions, Item, Place, Record, chosen_id, described
 from evalkit.jsonl import parse_object
+from evalkit.readings import Failure, Lists, Reading
 from evalkit.readout import LETTERS, RULE, Listing
+from evalkit.shapes import SETTINGS, readings, row_fields
+from evalkit.values import at, number, whole, without_nones
 
 MAX_MEMBER_BYTES = 256 << 20
 """A larger sample of an archive is refused."""
@@ -69,30 +59,30 @@ def _log(file: InputFile) -> tuple[dict[str, Any], Iterator[tuple[Place, dict[st
 def _archive(file: InputFile) -> tuple[dict[str, Any], Iterator[tuple[Place, dict[str, Any]]]]:
     try:
         archive = zipfile.ZipFile(file.path)
-        names = archive.namelist()
     except (zipfile.BadZipFile, OSError, ValueError) as error:
         raise InputError(Place(file.name).problem(f"damaged archive ({error})", "copy it again")) from None
-    header = next((name for name in ("header.json", "_journal/start.json") if name in names), None)
+    members = {info.filename: info for info in archive.infolist()}
+    header = next((members[name] for name in ("header.json", "_journal/start.json") if name in members), None)
     if header is None:
         raise InputError(Place(file.name).problem("is an archive, but not of an Inspect log"))
-    found = [name for name in names if _SAMPLE.fullmatch(name)]
+    # A name may stand in an archive twice, with two contents.
+    found = [info for info in archive.infolist() if _SAMPLE.fullmatch(info.filename)]
     if not found:
         raise InputError(Place(file.name).problem("the log holds no samples", "run with --log-samples"))
     return _member(file, archive, header), _members(file, archive, found)
 
 
 def _members(
-    file: InputFile, archive: zipfile.ZipFile, names: list[str]
+    file: InputFile, archive: zipfile.ZipFile, members: list[zipfile.ZipInfo]
 ) -> Iterator[tuple[Place, dict[str, Any]]]:
     with archive:
-        for name in names:
-            yield Place(file.name, path=name), _member(file, archive, name)
+        for info in members:
+            yield Place(file.name, path=info.filename), _member(file, archive, info)
 
 
-def _member(file: InputFile, archive: zipfile.ZipFile, name: str) -> dict[str, Any]:
+def _member(file: InputFile, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> dict[str, Any]:
     """Read a member as a JSON object; Inspect compresses with zstd, which zipfile cannot."""
-    info = archive.getinfo(name)
-    where = f"{file.name}:{name}"
+    where = f"{file.name}:{info.filename}"
     try:
         if info.file_size > MAX_MEMBER_BYTES:
             raise ValueError(f"larger than {MAX_MEMBER_BYTES >> 20} MiB")
@@ -134,8 +124,8 @@ def _records(file: InputFile, options: ImportOptions) -> Iterator[Record]:
             id=chosen_id(sample, options, ("id",)),
             place=place,
             reading=reading,
-            options=tuple(LETTERS[: len(choices)]) if isinstance(choices, list) and choices else (),
-            repeat=epoch if isinstance(epoch := sample.get("epoch"), int) else None,
+            options=_letters(len(choices)) if isinstance(choices, list) else (),
+            repeat=whole(sample.get("epoch")),
             settings=settings,
             fields=_fields(sample),
             model={"name": model} if isinstance(model, str) else {},
@@ -201,8 +191,8 @@ def _marked_answer(sample: dict[str, Any]) -> str:
 
 def _fields(sample: dict[str, Any]) -> dict[str, Any]:
     fields = row_fields(sample.get("output"))
-    seconds = at(sample, "output", "time")
-    return {**fields, "total_seconds": float(seconds)} if isinstance(seconds, int | float) else fields
+    seconds = number(at(sample, "output", "time"))
+    return fields if seconds is None else {**fields, "total_seconds": seconds}
 
 
 def _items(file: InputFile, options: ImportOptions) -> Iterator[Item]:
@@ -211,17 +201,19 @@ def _items(file: InputFile, options: ImportOptions) -> Iterator[Item]:
         choices = sample.get("choices")
         texts = choices if isinstance(choices, list) else []
         target = sample.get("target")
-        ids = options.options or tuple(LETTERS[: len(texts)])
         yield Item(
             id=chosen_id(sample, options, ("id",)),
             place=place,
             label=target[0] if isinstance(target, list) and len(target) == 1 else target,
-            options=tuple(
-                {"id": option, "description": text} for option, text in zip(ids, texts, strict=False)
-            )
+            options=described(options.options or _letters(len(texts)), texts, place)
             or tuple({"id": option} for option in options.options),
             fields=_evidence(sample),
         )
+
+
+def _letters(count: int) -> tuple[str, ...]:
+    """Return the names that Inspect gives choices: A to Z, then 1, 2 ..."""
+    return (*LETTERS[:count], *(str(n + 1) for n in range(count - len(LETTERS))))
 
 
 def _evidence(sample: dict[str, Any]) -> dict[str, Any]:

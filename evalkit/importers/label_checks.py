@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import string
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,12 +11,14 @@ from typing import Any
 
 from evalkit.errors import InputError, Problem
 from evalkit.importers.checked import Remarks, finite, item_id
-from evalkit.importers.records import ImportOptions, Item, without_nones
+from evalkit.importers.records import ImportOptions, Item
 from evalkit.labels import item_problems
 from evalkit.outcome import Notice
+from evalkit.values import without_nones
 
 _DIGITS = re.compile(r"-?[0-9]{1,18}")
-_WRAPPED = re.compile(r"[\s(\[]*(.*?)[\s.):\]]*")
+_BEFORE, _AFTER = string.whitespace + "([", string.whitespace + ".):]"
+_SHOWN = 60
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class LabelChecker:
             )
         # With the label still open, whatever is wrong now is wrong with the rest of the item.
         place = foreign.place
-        if problems := item_problems(item, str(place) if place.path else place.file, place.line or 0):
+        if problems := item_problems(item, str(place) if place.path else place.file, place.line):
             raise InputError(problems)
         options = Options(
             tuple(option["id"] for option in listed),
@@ -154,8 +157,7 @@ def _tidied(raw: str, options: Options) -> tuple[str, str] | None:
 def _folded(text: str) -> str:
     """Return a label without case, width, and the brackets, points and spaces around it."""
     plain = unicodedata.normalize("NFKC", text).strip()
-    found = _WRAPPED.fullmatch(plain)
-    return (found[1] if found else plain).casefold()
+    return plain.lstrip(_BEFORE).rstrip(_AFTER).casefold()
 
 
 def label_notices(items: Sequence[Mapping[str, Any]], remarks: Remarks) -> list[str]:

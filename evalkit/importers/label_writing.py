@@ -74,6 +74,8 @@ def import_labels(
     if any(output.resolve() == file.path.resolve() for file in files):
         raise UsageError(f"--output {output}: is one of the files to import")
     items = [item for file in files for item in format.items(file, options)]
+    if not items:
+        raise InputError(Problem("holds no item", ", ".join(file.name for file in files)))
     source = [f"- `{file.path.name}`, sha256 `{file.sha256}`" for file in files]
     notices = [notice for file in files for notice in file.notices]
     found = write_labels(items, options, output, format.name, source)
@@ -98,8 +100,6 @@ def write_labels(
     """
     checker = LabelChecker(options)
     kept = checker.items(items)
-    if not kept:
-        raise InputError(Problem("holds no item", format))
     try:
         if output.suffix == ".jsonl":
             write_lines(output, kept)

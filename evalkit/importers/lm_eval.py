@@ -10,20 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evalkit.importers.files import InputFile, Start
-from evalkit.importers.records import (
-    Answer,
-    Failure,
-    Format,
-    ImportOptions,
-    Item,
-    Likelihoods,
-    Place,
-    Reading,
-    Record,
-    at,
-    chosen_id,
-)
+from evalkit.importers.records import Format, ImportOptions, Item, Place, Record, chosen_id, described
+from evalkit.readings import Answer, Failure, Likelihoods, Reading
 from evalkit.readout import LETTERS
+from evalkit.values import at
 
 BASIS = "exp of the log-likelihoods of the continuations, renormalised over the options"
 """What the probabilities of such a run are."""
@@ -124,14 +114,12 @@ def _items(file: InputFile, options: ImportOptions) -> Iterator[Item]:
         texts = _choice_texts(doc) or [
             str(text).strip() for _, text in _continuations(sample.get("arguments")) if text is not None
         ]
-        ids = options.options or _option_ids(doc, len(texts))
+        ids, place = options.options or _option_ids(doc, len(texts)), Place(file.name, line)
         yield Item(
             id=chosen_id(sample, options, ("doc_id",)),
-            place=Place(file.name, line),
+            place=place,
             label=sample.get("target"),
-            options=tuple(
-                {"id": option, "description": text} for option, text in zip(ids, texts, strict=False)
-            ),
+            options=described(ids, texts, place),
             fields=_texts(doc),
         )
 

@@ -7,8 +7,10 @@ from typing import Any
 
 from evalkit.errors import InputError
 from evalkit.importers.files import InputFile, Start
-from evalkit.importers.records import Failure, Format, ImportOptions, Place, Record, at, chosen_id
-from evalkit.importers.shapes import error_text, readings, row_fields
+from evalkit.importers.records import Format, ImportOptions, Place, Record, chosen_id
+from evalkit.readings import Failure
+from evalkit.shapes import error_text, readings, row_fields
+from evalkit.values import at
 
 _OK = 200
 

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from evalkit.importers.files import InputFile, Start
-from evalkit.importers.records import Failure, Format, ImportOptions, Place, Record, at, chosen_id
-from evalkit.importers.shapes import error_text, prompt_options, readings, row_fields, settings_of
+from evalkit.importers.records import Format, ImportOptions, Place, Record, chosen_id
+from evalkit.readings import Failure
+from evalkit.shapes import error_text, prompt_options, readings, row_fields, settings_of
+from evalkit.values import at
 
 _OTHERS = {"custom_id", "testIdx", "promptIdx"}
 """Keys that a batch file or promptfoo's results have beside `id` and `response`."""

@@ -7,19 +7,9 @@ from typing import Any
 
 from evalkit.errors import InputError
 from evalkit.importers.files import InputFile, Start
-from evalkit.importers.records import (
-    Answer,
-    Failure,
-    Format,
-    ImportOptions,
-    Item,
-    Place,
-    Reading,
-    Record,
-    at,
-    chosen_id,
-    without_nones,
-)
+from evalkit.importers.records import Format, ImportOptions, Item, Place, Record, chosen_id
+from evalkit.readings import Answer, Failure, Reading
+from evalkit.values import at, number, without_nones
 
 _ERROR = 2
 """The failure reason of a request that failed; 1 is an answer that an assertion turned down."""
@@ -68,10 +58,9 @@ def _records(file: InputFile, options: ImportOptions) -> Iterator[Record]:
             fields=without_nones(
                 {
                     "model": _provider(row) or None,
-                    "total_seconds": latency / 1000
-                    if isinstance(latency := row.get("latencyMs"), int | float)
-                    and not isinstance(latency, bool)
-                    else None,
+                    "total_seconds": None
+                    if (latency := number(row.get("latencyMs"))) is None
+                    else latency / 1000,
                 }
             ),
         )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evalkit.errors import Problem, UsageError
+from evalkit.errors import InputError, Problem, UsageError
 from evalkit.importers.files import InputFile, Start
-from evalkit.readout import Listing
+from evalkit.readings import Reading
+from evalkit.values import at
 
 
 @dataclass(frozen=True)
@@ -28,53 +29,6 @@ class Place:
 
     def __str__(self) -> str:
         return ":".join(filter(None, (self.file, str(self.line or ""), self.path)))
-
-
-@dataclass(frozen=True)
-class Lists:
-    """The listed token values of an answer; an empty listing where the backend sent none."""
-
-    listing: Listing
-    """The lists."""
-    text: str = ""
-    """The generated text."""
-
-
-@dataclass(frozen=True)
-class Likelihoods:
-    """One log-likelihood an option, in the order of the record's options."""
-
-    values: tuple[Any, ...]
-    """The values as sent."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The text of an answer, from a format that records no probabilities."""
-
-    text: str
-    """The text."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """A decision that already has the fields of a run's row."""
-
-    fields: Mapping[str, Any]
-    """The fields."""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A request that failed, or an answer that cannot be read."""
-
-    reason: str
-    """The backend's own words, or what is wrong."""
-    status: str = "error"
-    """error, or invalid."""
-
-
-Reading = Lists | Likelihoods | Answer | Row | Failure
 
 
 @dataclass(frozen=True)
@@ -165,16 +119,20 @@ class Format:
     """Yields the labelled items of a file; None where the format holds none."""
 
 
-def at(value: Any, *steps: str | int) -> Any:
-    """Return what a path of keys and places leads to, None where a step leads nowhere."""
-    for step in steps:
-        if isinstance(value, dict) and isinstance(step, str):
-            value = value.get(step)
-        elif isinstance(value, list) and isinstance(step, int) and -len(value) <= step < len(value):
-            value = value[step]
-        else:
-            return None
-    return value
+def described(ids: Sequence[str], texts: Sequence[Any], place: Place) -> tuple[dict[str, Any], ...]:
+    """Return options as items have them: each text with the id at its place.
+
+    Raises:
+        InputError: there are texts without an id.
+    """
+    if len(texts) > len(ids):
+        raise InputError(
+            place.problem(
+                f"{len(texts)} choices, but {len(ids)} option ids ({', '.join(ids)})",
+                "name as many with --options as an item has choices",
+            )
+        )
+    return tuple({"id": option, "description": text} for option, text in zip(ids, texts, strict=False))
 
 
 def chosen_id(record: Mapping[str, Any], options: ImportOptions, *usual: tuple[str, ...]) -> Any:
@@ -189,8 +147,3 @@ def chosen_id(record: Mapping[str, Any], options: ImportOptions, *usual: tuple[s
     if found is None:
         raise UsageError(f"--id-field {options.id_field}: a record has nothing there")
     return found
-
-
-def without_nones(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that say something."""
-    return {key: value for key, value in fields.items() if value is not None}

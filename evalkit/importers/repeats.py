@@ -86,7 +86,7 @@ def _numbered(decisions: Sequence[Decision]) -> Iterable[tuple[int, Decision]]:
         if any(decision.repeat is not None for decision in found):
             counted = found
         for place, decision in enumerate(counted, 1):
-            yield decision.repeat or place, decision
+            yield place if decision.repeat is None else decision.repeat, decision
 
 
 def _unique(decisions: Sequence[Decision]) -> Repeat:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from evalkit.importers.files import InputFile, Start
-from evalkit.importers.records import Format, ImportOptions, Item, Place, Record, Row, chosen_id
+from evalkit.importers.records import Format, ImportOptions, Item, Place, Record, chosen_id
+from evalkit.readings import Row
 
 _DECISION = {"option_ids", "probabilities", "probability_range", "choice", "status", "error"}
 _OUR_NAMES = {"state": "evidence", "question": "criterion"}

@@ -12,22 +12,19 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
+from evalkit import rows
 from evalkit.errors import InputError, Problem, UsageError
-from evalkit.importers.files import MAX_DOCUMENT_BYTES, InputFile, Start
 from evalkit.importers.files import PARQUET as PARQUET_MAGIC
-from evalkit.importers.records import (
-    Format,
-    ImportOptions,
-    Item,
-    Place,
-    Record,
-    Row,
-    without_nones,
-)
+from evalkit.importers.files import InputFile, Start
+from evalkit.importers.records import Format, ImportOptions, Item, Place, Record
+from evalkit.jsonl import MAX_DOCUMENT_BYTES
+from evalkit.readings import Row
+from evalkit.values import without_nones
 
-_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+_NUMBER = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _NUMBERS = ("allowed_token_mass", "total_seconds")
 _COUNTS = ("input_tokens", "cached_tokens")
 _TEXTS = ("choice", "status", "error", "model", "system_fingerprint", "prompt_sha256", "messages_sha256")
@@ -99,7 +96,7 @@ def _csv_rows(file: InputFile, options: ImportOptions) -> Iterator[tuple[Place, 
 
 
 def _header(cells: Sequence[str], file: InputFile, options: ImportOptions, line: int) -> list[str]:
-    header = [cell.strip() for cell in cells]
+    header = [cell if _is_field(cell) else cell.strip() for cell in cells]
     if twice := sorted({name for name in header if header.count(name) > 1}):
         raise InputError(Problem(f"the column {twice[0]!r} occurs twice", file.name, line))
     other = next((sign for sign in ";\t|," if sign != options.delimiter and sign in header[0]), None)
@@ -121,9 +118,20 @@ def _parquet_rows(file: InputFile) -> Iterator[tuple[Place, Cells]]:
             for batch in table.iter_batches():
                 for row in batch.to_pylist():
                     number += 1
-                    yield Place(file.name, number), row
+                    yield Place(file.name, number), {name: _plain(cell) for name, cell in row.items()}
+    except UnicodeDecodeError as error:
+        what = f"holds text that is not UTF-8 (0x{error.object[error.start]:02x})"
+        raise InputError(Problem(what, file.name, number + 1, remedy="store it as binary or UTF-8")) from None
     except (pa.ArrowException, OSError) as error:
-        raise InputError(Problem(f"not Parquet ({str(error).splitlines()[0]})", file.name)) from None
+        what = f"not Parquet, or damaged ({str(error).splitlines()[0]})"
+        raise InputError(Problem(what, file.name, remedy="copy it again")) from None
+
+
+def _plain(cell: Any) -> Any:
+    """Return a cell with exact decimals as floats; other types are for the checks to refuse."""
+    if isinstance(cell, list):
+        return [_plain(entry) for entry in cell]
+    return float(cell) if isinstance(cell, Decimal) else cell
 
 
 def mapped(place: Place, cells: Cells, options: ImportOptions) -> dict[str, Any]:
@@ -161,6 +169,8 @@ def decision(place: Place, cells: Cells, options: ImportOptions) -> Record:
     fields: dict[str, Any] = {name: _number(row.get(name)) for name in _NUMBERS}
     fields |= {name: _count(row.get(name)) for name in _COUNTS}
     fields |= {name: row[name] if row.get(name) not in ("", None) else None for name in _TEXTS if name in row}
+    if isinstance(fields.get("model"), dict):
+        fields["model"] = rows.text_of(fields["model"])
     given = _listed_ids(row.get("option_ids"))
     points, low, high = (_grouped(row, group) for group in ("probability", "low", "high"))
     if given and isinstance(row.get("probabilities") or row.get("probability_low"), list):
@@ -184,7 +194,7 @@ def _listed_ids(value: Any) -> list[str] | None:
     if isinstance(value, str) and value.startswith("["):
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
     return [str(option) for option in value] if isinstance(value, list) else None
 

@@ -14,11 +14,11 @@ from evalkit.importers.checks import Checker
 from evalkit.importers.files import InputFile
 from evalkit.importers.records import Format, ImportOptions
 from evalkit.importers.repeats import Repeat, by_repeat, pick_series
-from evalkit.importers.shapes import MOVING
 from evalkit.jsonl import dumps, file_sha256, write_atomic, write_lines
 from evalkit.labels import LabelSet
 from evalkit.readout import NO_LIST
 from evalkit.runs import short_name, sidecar_path
+from evalkit.shapes import MOVING
 
 _SHOWN_REASONS = 5
 _SHOWN_VALUES = 4

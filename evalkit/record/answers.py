@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evalkit.importers.records import Failure, Lists
-from evalkit.importers.shapes import readings, row_fields
+from evalkit.readings import Failure, Lists
 from evalkit.readout import read_out
 from evalkit.record.protocol import Prompt
+from evalkit.shapes import readings, row_fields
 
 Fields = dict[str, Any]
 

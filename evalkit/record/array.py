@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from evalkit.importers.records import Failure, at
-from evalkit.importers.shapes import readings, row_fields
+from evalkit.readings import Failure
 from evalkit.record.answers import Answer, Fields, failed
 from evalkit.record.items import Located, Report
 from evalkit.record.protocol import (
@@ -25,6 +24,8 @@ from evalkit.record.protocol import (
     parts_of,
     with_options,
 )
+from evalkit.shapes import readings, row_fields
+from evalkit.values import at
 
 NAME = "semif-array/1"
 """Name of the protocol, as it stands in a run's sidecar."""

@@ -20,6 +20,10 @@ class Described:
     """The program that runs it."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the requests that can move the numbers."""
+    unused: tuple[str, ...] = ()
+    """Settings of the mode that mean nothing to this backend."""
+    notices: tuple[str, ...] = ()
+    """What a reader of the run should know of how the backend was asked."""
 
 
 class Backend(Protocol):

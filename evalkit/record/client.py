@@ -14,9 +14,9 @@ from typing import Any, Self
 import httpx2
 import tenacity
 
-from evalkit.importers.shapes import error_text
 from evalkit.record.endpoint import Endpoint, Secret
 from evalkit.record.errors import BackendError, RefusedError, RequestFailedError
+from evalkit.shapes import error_text
 
 TOO_MANY_REQUESTS, SERVER_ERRORS, CLIENT_ERRORS = 429, 500, 400
 REDIRECTS = (301, 302, 307, 308)
@@ -166,6 +166,9 @@ class Client:
                 response = await self._exchange(method, url, content)
             except (TimeoutError, httpx2.TimeoutException):
                 raise _PassingError(f"no answer within {self.patience.timeout:g} s") from None
+            except httpx2.DecodingError as error:
+                reason = self.secret.mask(str(error))
+                raise RequestFailedError(f"the answer cannot be decompressed ({reason})") from None
             except httpx2.TransportError as error:
                 raise _PassingError(self._lost(error), gone=isinstance(error, httpx2.ConnectError)) from None
             if response.status_code not in REDIRECTS:
@@ -188,7 +191,10 @@ class Client:
         return f"connection lost ({type(error).__name__}{detail and f': {detail}'})"
 
     def _redirected(self, response: httpx2.Response) -> str:
-        target = response.url.join(response.headers.get("location", ""))
+        try:
+            target = response.url.join(response.headers.get("location", ""))
+        except httpx2.InvalidURL:
+            raise BackendError(f"{self.endpoint.api} redirects to an address that is none") from None
         if (target.scheme, target.host, target.port) != (
             response.url.scheme,
             response.url.host,
@@ -209,7 +215,7 @@ class Client:
         if status >= CLIENT_ERRORS:
             raise RefusedError(status, self._words(response) or response.reason_phrase)
         try:
-            return json.loads(response.content)
+            return _storable(json.loads(response.content), response.content)
         except (ValueError, RecursionError):
             shown = self._words(response) or "nothing"
             raise RequestFailedError(f"HTTP {status}, but the answer is no JSON: {shown}") from None
@@ -250,6 +256,17 @@ def retry_after(value: str) -> float | None:
     except ValueError:
         return None
     return max(0.0, date.timestamp() - time.time())
+
+
+def _storable(value: Any, source: bytes = b"\\ud") -> Any:
+    """Spell out half surrogate pairs, which JSON may hold, but neither a file nor a request can carry."""
+    if b"\\ud" not in source.lower():
+        return value
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_storable(key): _storable(entry) for key, entry in value.items()}
+    return [_storable(entry) for entry in value] if isinstance(value, list) else value
 
 
 def _times(tries: int) -> str:

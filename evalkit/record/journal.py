@@ -24,6 +24,8 @@ except ImportError:  # pragma: no cover  (Windows has no advisory locks of this 
 
 RowCheck = Callable[[dict[str, Any]], str]
 """Says what keeps a row out of a recording; nothing where it belongs there."""
+DECISION = ("option_ids", "probabilities", "probability_range", "choice")
+"""The fields of a row that make its decision."""
 ASIDE = ".torn"
 """What is added to a run file's name for the file that keeps the fragments."""
 
@@ -36,6 +38,8 @@ class Place:
     """The first byte."""
     length: int
     """Bytes without the newline."""
+    usable: bool = True
+    """Whether it is a usable decision."""
 
 
 @dataclass
@@ -43,7 +47,7 @@ class Found:
     """What a run file holds already."""
 
     places: dict[str, Place] = field(default_factory=dict)
-    """By item: the row that counts, which is the usable one, else the last one."""
+    """By item: the row that counts, which is the first usable one, else the last one."""
     failed: set[str] = field(default_factory=set)
     """The items whose row says that the backend failed."""
     sequence: list[str] = field(default_factory=list)
@@ -94,12 +98,13 @@ class Journal:
             check: says what keeps a row out of this recording.
 
         Raises:
-            InputError: a row is damaged (except half a row at the end), or does not belong here.
+            InputError: a row is damaged (except half a row at the end), does not belong here, or decides
+                otherwise than an earlier one on the same item.
         """
         found, problems = Found(), _Problems(self.name)
         with self.path.open("rb") as file:
             for row in _rows(file, self.name, found):
-                problems.add(row.line, _take(found, row, check))
+                problems.add(row.line, self._contradicted(found, row) or _take(found, row, check))
         problems.raise_any()
         self.found = found
         return found
@@ -143,7 +148,8 @@ class Journal:
             ) from error
         start = found.end + int(found.needs_newline)
         found.needs_newline = False
-        _count(found, str(row["id"]), Place(start, found.end + len(data) - start - 1), failed)
+        place = Place(start, found.end + len(data) - start - 1, row.get("status") is None)
+        _count(found, str(row["id"]), place, failed)
         found.end += len(data)
 
     def put_in_order(self, order: Sequence[str]) -> None:
@@ -175,6 +181,15 @@ class Journal:
             ) from error
         finally:
             partial.unlink(missing_ok=True)
+
+    def _contradicted(self, found: Found, row: FoundRow) -> str:
+        before = found.places.get(row.row["id"])
+        if before is None or not (before.usable and row.place.usable):
+            return ""
+        earlier = parse_object(os.pread(self._descriptor, before.length, before.start), self.name, 0)
+        if all(earlier.get(key) == row.row.get(key) for key in DECISION):
+            return ""
+        return f"{row.row['id']} has another decision in an earlier row"
 
     def _lock(self) -> None:
         if fcntl is None:  # pragma: no cover
@@ -233,7 +248,8 @@ def _rows(file: IO[bytes], name: str, found: Found) -> Iterator[FoundRow]:
         found.end, found.needs_newline = offset, not raw.endswith(b"\n")
         read = rows.read_row(row, name, line)
         lead = len(raw) - len(raw.lstrip())
-        yield FoundRow(line, row, read.status == rows.ERROR, Place(start + lead, len(text)))
+        place = Place(start + lead, len(text), read.status == rows.OK)
+        yield FoundRow(line, row, read.status == rows.ERROR, place)
 
 
 def _take(found: Found, row: FoundRow, check: RowCheck) -> str:
@@ -249,7 +265,8 @@ def _take(found: Found, row: FoundRow, check: RowCheck) -> str:
 
 def _count(found: Found, name: str, place: Place, failed: bool) -> None:
     found.sequence.append(name)
-    if name in found.places and failed and name not in found.failed:
+    before = found.places.get(name)
+    if before is not None and (before.usable or (failed and name not in found.failed)):
         return
     found.places[name] = place
     if failed:

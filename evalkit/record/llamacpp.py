@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from evalkit.errors import UsageError
-from evalkit.importers.shapes import error_text
 from evalkit.record.answers import Answer
 from evalkit.record.backend import Described
 from evalkit.record.errors import BackendError, RequestFailedError
 from evalkit.record.inprocess import check_boundary, file_facts, installed, letter_tokens
 from evalkit.record.modes import Mode
 from evalkit.record.protocol import LETTERS, TEMPLATE_KWARGS, Prompt, RequestOptions, text_sha256
+from evalkit.shapes import error_text
 
 CONTEXT_TOKENS = 4096
 NO_CACHE = {"cache_prompt": False}

@@ -126,7 +126,7 @@ class Recorder:
 
     async def _record(self, session: _Session) -> None:
         described = await session.backend.open()
-        sidecar.refuse_other_model(self._meta, described, self.name)
+        sidecar.refuse_other_model(self._meta, described, self.plan.particulars, self.name)
         everything = len(session.index)
         self.progress.begin(self.plan.output.name, everything, everything - len(session.wanted))
         try:

@@ -147,7 +147,11 @@ class Recording:
         options: dict[str, Any] = {"deterministic": repeatable, "concurrency": self.concurrency}
         if self.mode.reads_letters and wishes.backend != "transformers":
             options["top_logprobs"] = wishes.top_logprobs or "as the options need, at least 8"
-        if not wishes.plain:
+        if wishes.backend == "transformers":
+            options["dtype"] = wishes.dtype
+        if wishes.plain:
+            options["plain_request"] = True
+        else:
             options["chat_template_kwargs"] = TEMPLATE_KWARGS
         declared: dict[str, Any] = {"quantization": wishes.quantization, "revision": wishes.revision}
         if wishes.model_file is not None:

@@ -10,9 +10,9 @@ from pathlib import PurePath
 from typing import Any
 
 from evalkit.errors import UsageError
-from evalkit.importers.records import at, without_nones
 from evalkit.record.client import Client
 from evalkit.record.errors import BackendError, RefusedError, RequestFailedError
+from evalkit.values import at, without_nones
 
 UNAUTHORIZED, NOT_FOUND = (401, 403), 404
 SHOWN_MODELS = 20
@@ -49,6 +49,8 @@ class Served:
     """The server program; empty where it is unknown."""
     names: tuple[str, ...] = ()
     """All models that the server offers, under all their names, fit to be shown."""
+    aliases: tuple[str, ...] = ()
+    """Those of them that are names of the model, fit to be shown."""
     listed: bool = False
     """Whether the server's own list has the model."""
     model_facts: Mapping[str, Any] = field(default_factory=dict)
@@ -81,6 +83,7 @@ async def look(client: Client, model: str | None) -> Served:
         model,
         kind.name,
         shown,
+        tuple(client.secret.mask(name) for name in _names(entry)),
         bool(entry),
         client.secret.mask({**_model_facts(entry), **_more_of_model(details)}),
         client.secret.mask(_runtime_facts(kind, details)),
@@ -97,9 +100,12 @@ def check_answerer(served: Served, answered: str | None) -> None:
         answered: the model that the first response names; None where it names none.
 
     Raises:
-        BackendError: the model is neither in the server's list nor the one that answered.
+        BackendError: another model of the server's list answers, or the model is neither in the list nor
+            the one that answered.
     """
-    if served.listed or not answered or answered.startswith(served.model):
+    if not answered or answered.startswith(served.model):
+        return
+    if served.listed and answered not in {*served.names} - {*served.aliases}:
         return
     raise BackendError(
         f"asked for the model {served.model!r}, but {answered!r} answers; "
@@ -223,7 +229,8 @@ def _remedy(error: RefusedError, client: Client, served: Served | None) -> str:
         return "start the server with a longer context, or record the rest with --keep-going"
     if re.search(r"top_?(n_tokens|logprobs)|logprobs", words):
         limit = re.search(
-            r"(?:max(?:imum)? allowed|<=|at most|less than or equal to|maximum(?: value)?)\D{0,12}(\d+)",
+            r"(?:max(?:imum)? allowed|maximum(?: value)?|limit of|<=|at most|less than or equal to)"
+            r"\D{0,12}(\d+)",
             words,
         )
         if limit:

@@ -10,17 +10,19 @@ from typing import Any
 
 from evalkit import __version__
 from evalkit.errors import InputError, Problem, UsageError
-from evalkit.importers.records import at, without_nones
 from evalkit.jsonl import dumps, write_atomic
 from evalkit.labels import LabelSet
 from evalkit.record.backend import Described
 from evalkit.record.modes import Mode
 from evalkit.runs import read_sidecar, sidecar_path
+from evalkit.values import at, without_nones
 
 FIXED_OPTIONS = ("deterministic", "top_logprobs", "chat_template_kwargs", "plain_request", "dtype")
 """Settings that must not change within one file."""
 SAME_MODEL = ("id", "root", "file", "n_params", "size", "ftype", "revision", "dtype")
 """What a server says of a model that must not change within one file."""
+DECLARED = ("sha256", "quantization", "revision")
+"""What is known or declared of a model, and must not change within one file where it is said again."""
 
 
 @dataclass(frozen=True)
@@ -56,27 +58,41 @@ def refuse_other(
     pairs = [
         ("label set", at(meta, "label_set", "sha256"), labels.sha256),
         ("protocol", meta.get("protocol"), mode.name),
+        ("read-out", at(meta, "readout", "rule"), mode.rule),
         *((key, recorded.get(key), particulars.options.get(key)) for key in FIXED_OPTIONS if recorded),
     ]
     _refuse(pairs, name)
 
 
-def refuse_other_model(meta: Mapping[str, Any], described: Described, name: str) -> None:
+def refuse_other_model(
+    meta: Mapping[str, Any], described: Described, particulars: Particulars, name: str
+) -> None:
     """Refuse to continue a file with another model than the one that it was begun with.
 
     Args:
         meta: its sidecar.
         described: what answers now.
+        particulars: what the user declares about it.
         name: the run file as messages name it.
 
     Raises:
         InputError: names both.
     """
-    before, now = meta.get("model") or {}, described.model
+    before, now = meta.get("model") or {}, {**described.model, **particulars.model}
     pairs = [("model", before.get("name"), now.get("name"))]
     pairs += [(f"model.{key}", at(before, "served", key), at(now, "served", key)) for key in SAME_MODEL]
-    pairs += [("model.sha256", at(before, "sha256"), now.get("sha256"))] if now.get("sha256") else []
-    _refuse(pairs, name)
+    pairs += [(f"model.{key}", before.get(key), now[key]) for key in DECLARED if now.get(key) is not None]
+    _refuse(pairs + _files(before.get("files"), now.get("files")), name)
+
+
+def _files(before: Any, now: Any) -> list[tuple[str, Any, Any]]:
+    """Pair the hashes of a model's files, before and now; none where either side has no files."""
+    if not isinstance(before, dict) or not isinstance(now, dict):
+        return []
+    return [
+        (f"model.files.{file}", before.get(file, "absent"), now.get(file, "absent"))
+        for file in sorted({*before, *now})
+    ]
 
 
 def _refuse(pairs: list[tuple[str, Any, Any]], name: str) -> None:
@@ -126,7 +142,9 @@ def document(
         before: the sidecar that is there already; its start and its notices stay.
     """
     started = at(before, "recorded", "started") or _now()
-    options = {**mode.settings, **particulars.options, **described.options}
+    settings = {key: value for key, value in mode.settings.items() if key not in described.unused}
+    options = {**settings, **particulars.options, **described.options}
+    notices = [*before.get("notices", ()), *particulars.notices, *described.notices]
     return without_nones(
         {
             "schema": "evalkit.meta/1",
@@ -142,7 +160,7 @@ def document(
                 "options": options,
             },
             "note": particulars.note or before.get("note"),
-            "notices": list(dict.fromkeys([*before.get("notices", ()), *particulars.notices])),
+            "notices": list(dict.fromkeys(notices)),
         }
     )
 

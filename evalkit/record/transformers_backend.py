@@ -85,8 +85,9 @@ class TransformersBackend:
         """Return what answers and how it is asked."""
         version = self._network.version if self._network else None
         runtime = {"name": "transformers, in process", "version": version}
-        options = {"dtype": self.dtype, "chat_template_kwargs": TEMPLATE_KWARGS}
-        return Described({"name": self.model.name, **self._facts}, runtime, options)
+        # Nothing is generated, and the logits of all tokens are there.
+        unused = ("max_tokens", "logprobs")
+        return Described({"name": self.model.name, **self._facts}, runtime, unused=unused)
 
     async def probe(self, prompt: Prompt) -> Answer:
         """Ask the first prompt; raises BackendError where that is impossible."""

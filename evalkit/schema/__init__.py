@@ -62,7 +62,10 @@ def _what(error: Any) -> str:
     found = json.dumps(error.instance, ensure_ascii=True, default=str)
     if len(found) > 60:
         found = found[:57] + "..."
-    if error.validator in ("required", "additionalProperties", "minItems", "maxItems"):
+    if error.validator in ("minItems", "maxItems"):
+        limit = "at least {} needed" if error.validator == "minItems" else "at most {} allowed"
+        return f"{len(error.instance)} entries, {limit.format(error.validator_value)}"
+    if error.validator in ("required", "additionalProperties"):
         return str(error.message) if len(error.message) < 200 else f"violates {error.validator}"
     if error.validator == "type":
         wanted = error.validator_value
@@ -70,5 +73,6 @@ def _what(error: Any) -> str:
     if error.validator == "oneOf":
         return f"{found} has none of the allowed forms"
     if error.validator == "enum":
-        return f"{found} is none of {', '.join(map(str, error.validator_value))}"
+        allowed = ("null" if value is None else str(value) for value in error.validator_value)
+        return f"{found} is none of {', '.join(allowed)}"
     return f"{found} does not meet {error.validator} {json.dumps(error.validator_value)}"

@@ -28,6 +28,7 @@ ELSEWHERE = {
     "test_import_cases.py": frozenset(range(1, 31)),
     "test_gate.py": frozenset({81, 83, 84, 85, 87}),
     "test_large.py": frozenset({97}),
+    "test_record.py": frozenset({99}),
 }
 """Which other file answers for which folders as a whole."""
 NOT_HERE = ("evalkit gate ", "--format junit", "--format github", "python make.py", "evalkit import ")

@@ -149,6 +149,8 @@ def test_troubles_that_pass_leave_no_trace(evalkit: Evalkit, folder: Path) -> No
     ("garbage", "reason"),
     [
         (Reply(b"<html>busy</html>"), "HTTP 200, but the answer is no JSON: <html>busy</html>"),
+        (Reply(b""), "HTTP 200, but the answer is no JSON: nothing"),
+        (Reply(b"no archive", headers={"Content-Encoding": "gzip"}), "the answer cannot be decompressed ("),
         (Reply({"object": "strange"}), "unknown response shape (keys: object)"),
         (Reply({"error": "overloaded"}, 500), "HTTP 500: overloaded (after 3 tries)"),
         (Reply({"choices": "cut off"}, cut=7), "connection lost (ReadError) (after 3 tries)"),
@@ -343,6 +345,63 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
+def test_run_of_several_answerers_or_with_cache_hits_is_flagged_in_every_report(
+    evalkit: Evalkit, folder: Path
+) -> None:
+    # A gateway that spreads one name over two backends.
+    behind = [LlamaCpp("stub-model", cached=3), LlamaCpp("stub-model-2027", cached=0)]
+    behind[1].fingerprint = "fp-other"
+
+    def answer(request: Request) -> Reply:
+        is_decision = request.path.endswith("/chat/completions")
+        return behind[request.number % 2 if is_decision else 0](request)
+
+    with Stub(answer) as stub:
+        assert evalkit(arguments(stub.url), folder).code == 0
+        stub.answer = LlamaCpp()
+        assert evalkit(arguments(stub.url, output="runs/labels/one.jsonl"), folder).code == 0
+    (folder / "gate.toml").write_text('[[rule]]\nmetric = "accuracy"\nop = ">="\nvalue = 0\n')
+    for command in (
+        "score run",
+        "diff run one",
+        "diff one run",
+        "gate run --rules gate.toml",
+        "gate one --reference run --rules gate.toml",
+    ):
+        shown = evalkit(f"{command} --labels labels.jsonl", folder, {"GITHUB_ACTIONS": ""})
+        assert shown.code == 0, shown.stderr
+        words = " ".join(shown.stdout.split())
+        assert "run: more than one model answered: stub-model, stub-model-2027" in words
+        assert "run: more than one system fingerprint: b0-unknown, fp-other" in words
+        assert "run: 12 prompts were partly cached: timings are not comparable" in words
+
+
+def test_repeats_are_the_noise_floor_that_gate_takes(evalkit: Evalkit, folder: Path) -> None:
+    class Wavering(LlamaCpp):
+        """Says the opposite about some items in every second recording."""
+
+        def chat(self, request: Request) -> Reply:
+            reply = super().chat(request)
+            if request.number >= 24 and " q003 " in request.question["evidence"]:
+                (content,) = reply.body["choices"][0]["logprobs"]["content"]
+                other = {"A": "B", "B": "A"}
+                for token in (content, *content["top_logprobs"]):
+                    token["token"] = other.get(token["token"].strip(), token["token"])
+            return reply
+
+    with Stub(Wavering()) as stub:
+        ran = evalkit(arguments(stub.url, "--repeats", "2"), folder)
+        assert ran.code == 0, ran.stderr
+        evalkit(arguments(stub.url, output="runs/labels/candidate.jsonl"), folder)
+    rule = '[[rule]]\nmetric = "changed_choices{}"\nop = "<="\nvalue = 0\n'
+    (folder / "plain.toml").write_text(rule.format(""))
+    (folder / "noise.toml").write_text(rule.format("_beyond_noise"))
+    gate = "gate candidate --reference run.1 --labels labels.jsonl --rules"
+    assert evalkit(f"{gate} plain.toml", folder, {"GITHUB_ACTIONS": ""}).code == 1
+    passed = evalkit(f"{gate} noise.toml --noise run.2", folder, {"GITHUB_ACTIONS": ""})
+    assert passed.code == 0, passed.stdout + passed.stderr
+
+
 def test_package_that_is_not_installed_is_named(evalkit: Evalkit, folder: Path) -> None:
     (folder / "httpx2.py").write_text("raise ModuleNotFoundError(name='httpx2')")
     ran = evalkit(arguments("http://localhost:1"), folder, {"PYTHONPATH": str(folder)})
@@ -411,18 +470,10 @@ def test_resuming_a_torn_run_sets_the_fragment_aside(evalkit: Evalkit, tmp_path:
 
 
 def test_resuming_a_long_run_asks_only_what_is_missing(evalkit: Evalkit, tmp_path: Path) -> None:
-    # 100,000 decisions are there, 10 are missing.
+    # The case's own script writes 100,000 decisions on 100,010 items.
     done, missing = 100_000, 10
-    options = [{"id": "A", "description": "1"}, {"id": "B", "description": "2"}]
-    with (tmp_path / "labels.jsonl").open("w") as labels, (tmp_path / "run.jsonl").open("w") as run:
-        for number in range(done + missing):
-            name = f"q{number:06}"
-            one = {"id": name, "evidence": "x", "criterion": "c", "options": options, "label": "A"}
-            labels.write(json.dumps(one) + "\n")
-            if number < done:
-                run.write(
-                    json.dumps({"id": name, "option_ids": ["A", "B"], "probabilities": [0.9, 0.1]}) + "\n"
-                )
+    shutil.copy(CASES / "99-resume-appends-slowly" / "make.py", tmp_path)
+    subprocess.run([sys.executable, "make.py"], cwd=tmp_path, check=True)
     before = (tmp_path / "run.jsonl").read_bytes()
     with Stub() as stub:
         ran = evalkit(arguments(stub.url, output="run.jsonl"), tmp_path)

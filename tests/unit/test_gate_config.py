@@ -98,7 +98,7 @@ def test_config_in_both_files_is_refused(project: Path) -> None:
         ),
         ('[gate]\ncandidate = "x"\nreference = "r"\nlock = "l"\n', "names both a reference and a lock"),
         ("[gate]\ncandidate = 5\n", "expected string, found 5"),
-        ('[gate]\ncandidate = "x"\ncheck = []\n', "violates minItems|should be non-empty"),
+        ('[gate]\ncandidate = "x"\ncheck = []\n', "0 entries, at least 1 needed"),
         ("gate = 5\n", "expected object, found 5"),
         ("[gate\n", r"evalkit\.toml:1: not TOML"),
     ],

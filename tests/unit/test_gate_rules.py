@@ -121,6 +121,7 @@ def test_rules_equal_names_are_refused(tmp_path: Path) -> None:
         (RULE.encode("utf-16"), "gate.toml: not UTF-8 at byte 0: save it as UTF-8"),
         (b"a = " + b"9" * 5000, "gate.toml: not TOML"),
         (b"a = " + b"[" * 100_000, "gate.toml: not TOML"),
+        (b"[" + b".".join([b"a"] * 5000) + b"]", "gate.toml: not TOML (nested too deeply)"),
     ],
 )
 def test_rules_damaged_file_is_refused(tmp_path: Path, raw: bytes, wanted: str) -> None:

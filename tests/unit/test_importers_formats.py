@@ -724,3 +724,68 @@ def test_format_of_the_documentation_works(
     rows = importing.by_id(write_lines(tmp_path / "oracle.jsonl", records), options=("A", "B"))
     assert rows["m1"]["probabilities"] == pytest.approx(MILL)
     assert rows["m2"]["error"] == "no answer was recorded"
+
+
+# --- values that no recording should hold ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seconds", [10**400, "1 s", True, math.inf, None])
+def test_time_that_is_no_number_is_left_out(importing: Importing, tmp_path: Path, seconds: Any) -> None:
+    answer = {"choices": [{"message": {"content": "A"}}], "time": seconds}
+    raw = {"id": "q1", "request": {}, "response": answer, "total_seconds": seconds}
+    log = {"eval": {}, "samples": [{"id": "q1", "output": answer}]}
+    result = {"vars": {"id": "q1"}, "response": {"output": "A"}, "latencyMs": seconds}
+    for name, content in (
+        ("openai-responses", raw), ("inspect", log), ("promptfoo", {"results": [result]}),
+    ):  # fmt: skip
+        path = write_lines(tmp_path / name, [content])
+        (row,) = importing.runs(path, format=name, options=("A", "B"), text_choices=True)
+        assert row.get("choice") == "A"
+        assert "total_seconds" not in row
+
+
+def test_token_without_text_may_be_any_option(importing: Importing, tmp_path: Path) -> None:
+    top: list[dict[str, Any]] = [{"token": None, "logprob": -0.1}, {"token": "B", "logprob": -2.5}]
+    body = {"choices": [{"logprobs": {"content": [{**top[0], "top_logprobs": top}]}}]}
+    path = write_lines(tmp_path / "raw.jsonl", [{"id": "q1", "request": {}, "response": body}])
+    (row,) = importing.runs(path, options=("A", "B"))
+    assert row["status"] == "error"
+    assert "token text not recorded" in row["error"]
+
+
+def test_epoch_0_is_an_epoch_of_its_own(importing: Importing, tmp_path: Path) -> None:
+    samples = [
+        {"id": "q1", "epoch": epoch, "output": {"choices": [{"message": {"content": answer}}]}}
+        for epoch, answer in ((0, "A"), (1, "B"))
+    ]
+    log = write_lines(tmp_path / "log.json", [{"eval": {}, "samples": samples}])
+    importing.runs(log, options=("A", "B"), text_choices=True, repeats=True)
+    assert [run.path.name for run in importing.written] == ["run.0.jsonl", "run.1.jsonl"]
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_archive_with_one_name_twice_holds_two_samples(importing: Importing, tmp_path: Path) -> None:
+    path = tmp_path / "log.eval"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("header.json", json.dumps({"eval": {}}))
+        for answer in "AB":
+            sample = {"id": "q1", "output": {"choices": [{"message": {"content": answer}}]}}
+            archive.writestr("samples/q1_epoch_1.json", json.dumps(sample))
+    with pytest.raises(InputError, match="q1: 2 different decisions"):
+        importing.runs(path, options=("A", "B"), text_choices=True)
+
+
+@pytest.mark.parametrize("name", ["inspect", "lm-eval"])
+def test_no_choice_is_dropped_for_want_of_an_id(importing: Importing, tmp_path: Path, name: str) -> None:
+    texts = [f"text {number}" for number in range(30)]
+    contents: dict[str, Any] = {
+        "inspect": {"eval": {}, "samples": [{"id": 0, "choices": texts, "target": "AB"}]},
+        "lm-eval": {"doc_id": 0, "doc": {"choices": texts}, "target": None, "resps": []},
+    }
+    path = write_lines(tmp_path / "log", [contents[name]])
+    with pytest.raises(InputError, match=r"30 choices, but 3 option ids \(A, B, C\)"):
+        importing.labels(path, format=name, options=("A", "B", "C"))
+    contents["inspect"]["samples"][0]["target"] = "4"
+    items, _ = importing.labels(write_lines(tmp_path / "log", [contents[name]]), format=name)
+    assert [option["description"] for option in items[0]["options"]] == texts
+    assert name != "inspect" or (items[0]["options"][25]["id"], items[0]["label"]) == ("Z", "4")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 import json
+from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -421,3 +423,78 @@ def test_label_folder_is_never_overwritten(importing: Importing, tmp_path: Path)
     assert (folder / "v1.jsonl").read_bytes() == before
     assert json.loads(before.splitlines()[0])["label"] == "lit"
     assert importing.folder == tmp_path
+
+
+# --- cells that are none --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cell", ["０.９", "٠.٩", "0_9", "nan", "9" * 50_000 + "x"])
+def test_csv_cell_that_only_looks_like_a_number_stays_text(
+    importing: Importing, tmp_path: Path, cell: str
+) -> None:
+    path = table(tmp_path, f"id,probability.A,probability.B\nq1,{cell},0.1\n")
+    (row,) = importing.runs(path, format="csv")
+    assert "probabilities are text" in row["error"]
+
+
+def test_csv_list_of_options_that_is_too_deep_is_none(importing: Importing, tmp_path: Path) -> None:
+    path = table(tmp_path, 'id,option_ids,choice\nq1,"' + "[" * 100_000 + '",A\n')
+    (row,) = importing.runs(path, format="csv", options=("A", "B"))
+    assert row["choice"] == "A"
+
+
+def test_long_label_is_cut_in_the_message(importing: Importing, tmp_path: Path) -> None:
+    path = table(tmp_path, "id,label\nq1,a" + "." * 200_000 + "a\n")
+    with pytest.raises(InputError) as error:
+        importing.labels(path, format="csv", options=("A", "B"))
+    assert len(str(error.value)) < 1500
+    assert "a label is an option's id" in str(error.value)
+
+
+def one_row(tmp_path: Path, **columns: Any) -> Path:
+    return parquet(tmp_path, {"id": ["q1"], "probability.A": [0.9], "probability.B": [0.1], **columns})
+
+
+def test_parquet_decimals_are_numbers(importing: Importing, tmp_path: Path) -> None:
+    path = one_row(tmp_path, **{"probability.A": [Decimal("0.9")], "probability.B": [Decimal("0.1")]})
+    assert importing.runs(path)[0]["probabilities"] == [0.9, 0.1]
+
+
+def test_parquet_times_are_no_probabilities(importing: Importing, tmp_path: Path) -> None:
+    (row,) = importing.runs(one_row(tmp_path, **{"probability.A": [timedelta(seconds=1)]}))
+    assert "probabilities are not numbers" in row["error"]
+
+
+def test_parquet_model_may_be_an_object(importing: Importing, tmp_path: Path) -> None:
+    assert importing.runs(one_row(tmp_path, model=[{"name": "mill"}]))[0]["model"] == "mill"
+
+
+def test_parquet_text_that_is_not_utf8_is_refused(importing: Importing, tmp_path: Path) -> None:
+    damaged = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff"))
+    with pytest.raises(InputError, match=r"table.parquet:1: holds text that is not UTF-8 \(0xff\)"):
+        importing.runs(one_row(tmp_path, id=damaged))
+
+
+def test_table_without_a_row_is_named(importing: Importing, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"table\.csv: holds no item"):
+        importing.labels(table(tmp_path, "id,label\n"), format="csv", options=("A", "B"))
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_export_and_import_keep_awkward_names(importing: Importing, tmp_path: Path, format: str) -> None:
+    rows = [
+        {"id": ' q,1"\n', "probabilities": [0.25, 0.5, 0.25], "option_ids": ["A ", "A", 'b,"\n']},
+        {"id": "q\r2", "probabilities": [0.5, 0.5], "option_ids": [" A", "学"]},
+    ]
+    path = write_lines(tmp_path / "a.jsonl", rows)
+    export_run(path, "a.jsonl", format, tmp_path / f"a.{format}")
+    assert list(map(same, importing.runs(tmp_path / f"a.{format}"))) == rows
+
+
+def test_export_to_lm_eval_keeps_shares_of_a_mass_too_small_for_a_float(
+    importing: Importing, tmp_path: Path
+) -> None:
+    row = {"id": "q1", "option_ids": ["A", "B"], "probabilities": [0.25, 0.75], "allowed_token_mass": 0.0}
+    export_run(write_lines(tmp_path / "a.jsonl", [row]), "a.jsonl", "lm-eval", tmp_path / "s.jsonl")
+    (back,) = importing.runs(tmp_path / "s.jsonl", id_field="doc.id")
+    assert back["probabilities"] == pytest.approx([0.25, 0.75])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import hashlib
 import json
+import lzma
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -239,7 +242,7 @@ def test_parse_object_gives_an_object_or_an_input_error(raw: bytes) -> None:
         ('{"p": -Infinity}', "-Infinity is not JSON"),
         (b'{"id":"\xff"}', "invalid UTF-8 at byte 7 of the line (0xff): save the file as UTF-8"),
         ('{"id":"文学"}'.encode("gbk"), "invalid UTF-8 at byte 7 of the line"),
-        ('{"n":' + "1" * 5000 + "}", "unreadable number"),
+        ('{"n":' + "1" * 5000 + "}", "a number has thousands of digits: leave the field out"),
     ],
 )
 def test_parse_object_says_what_is_wrong(raw: str | bytes, message: str) -> None:
@@ -375,3 +378,90 @@ def test_file_sha256_is_that_of_the_bytes(make: Maker) -> None:
 )
 def test_is_number_knows_finite_numbers(value: object, expected: bool) -> None:
     assert is_number(value) is expected
+
+
+# what other programs leave behind
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"])
+def test_every_kind_of_utf16_is_named(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_bytes('{"id": "q1"}\n'.encode(encoding))
+    assert "labels.jsonl:1: the file is UTF-16: save it as UTF-8" in problem_of(path)
+    with pytest.raises(InputError, match="the file is UTF-16"):
+        read_document(path, "labels.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (bz2.compress(b"{}"), "bzip2"),
+        (lzma.compress(b"{}"), "xz"),
+        (gzip.compress(gzip.compress(b"{}")), "gzip inside its compression"),
+        (b"PK\x03\x04", "a zip archive"),
+        (b"PAR1", "Parquet"),
+    ],
+)
+def test_file_that_is_no_text_is_named(tmp_path: Path, content: bytes, kind: str) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(content)
+    assert problem_of(path) == (
+        f"run.jsonl:1: the file is no text but {kind}: unpack it, or pack it with gzip or zstd"
+    )
+
+
+@pytest.mark.parametrize(
+    ("raw", "quoted"),
+    [
+        (b"<html>", "'<html>'"),
+        (b"<<<<<<< HEAD", "'<<<<<<< HEAD'"),
+        (b"\0\0", r"'\x00\x00'"),
+        (b'{"id": "q1", "probabilities": [00.9]}', "probabilities\": [00.9]}'"),
+    ],
+)
+def test_text_that_is_no_json_is_quoted(raw: bytes, quoted: str) -> None:
+    assert quoted in parse_problem(raw)
+
+
+def test_carriage_return_that_ends_a_line_is_named() -> None:
+    assert "a carriage return ends no line" in parse_problem(b'{"id":"a"}\r{"id":"b"}')
+
+
+def test_line_is_measured_to_the_byte_wherever_blocks_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jsonl, "MAX_LINE_BYTES", 100)
+    path = tmp_path / "run.jsonl"
+    for length, fits in ((100, True), (101, False)):
+        path.write_bytes(b"{}\n" + b"x" * length + b"\n{}\n")
+        for size in (7, 64):
+            if fits:
+                assert [len(raw) for _, raw in lines_of(path, size)] == [2, 100, 2]
+            else:
+                with pytest.raises(InputError, match="a line is longer than"):
+                    lines_of(path, size)
+
+
+def test_document_is_read_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonl, "MAX_DOCUMENT_BYTES", 10)
+    path = tmp_path / "run.meta.json"
+    path.write_bytes(b'{"a": 12}')
+    assert read_document(path, "m") == {"a": 12}
+    path.write_bytes(b'{"a": 1234}')
+    with pytest.raises(InputError, match="m: larger than 0 MiB, and has to be read as a whole: split it"):
+        read_document(path, "m")
+
+
+@pytest.mark.parametrize("tail", ['"' + '\\"' * 100_000, '"' + "x" * 1_000_000 + '"}', "\\" * 100_000])
+def test_depth_of_a_long_text_is_measured_in_one_pass(tail: str) -> None:
+    raw = '{"a": ' + "[]," * 201 + tail
+    started = time.process_time()
+    assert "nested too deeply" not in parse_problem(raw)
+    assert time.process_time() - started < 5
+
+
+def test_empty_document_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "run.meta.json"
+    path.write_bytes(b" \n")
+    with pytest.raises(InputError, match="m: is empty: one JSON object is expected"):
+        read_document(path, "m")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -203,9 +204,16 @@ OPTIONS = '"options":[{"id":"A"},{"id":"B"}]'
     [
         ('{"id":"b"}', "$: 'options' is a required property"),
         (f"{{{OPTIONS}}}", "$: 'id' is a required property"),
-        (f'{{"id":5,{OPTIONS}}}', "$.id: expected string, found 5"),
+        (f'{{"id":5,{OPTIONS}}}', "$.id: expected string, found 5: ids are text: write a number in quotes"),
         (f'{{"id":"",{OPTIONS}}}', '$.id: "" does not meet minLength 1'),
-        ('{"id":"b","options":[{"id":"A"}]}', "$.options: "),
+        (
+            '{"id":"b","options":[{"id":"A"}]}',
+            "$.options: 1 entries, at least 2 needed: options are a",
+        ),
+        (
+            json.dumps({"id": "b", "options": [{"id": str(n)} for n in range(1001)]}),
+            "$.options: 1001 entries, at most 1000 allowed",
+        ),
         ('{"id":"b","options":[{"id":"A"},{"id":"A"}]}', "$.options: b: two options have the same id"),
         ('{"id":"b","options":[{"id":"A"},{"id":""}]}', '$.options[1].id: "" does not meet minLength 1'),
         ('{"id":"b","options":[{"id":"A"},{"id":null}]}', "$.options[1].id: expected string, found null"),
@@ -327,6 +335,14 @@ def test_card_gives_name_headline_policy_and_is_verified(make: Maker) -> None:
     assert (labels.name, labels.version, labels.headline) == ("demo", "v1", "mean_family_balanced_accuracy")
     assert labels.policy is not None
     assert labels.policy.default == "keep"
+
+
+def test_rule_for_an_option_that_no_item_has_is_a_notice(make: Maker) -> None:
+    rules = "[{option: A, at_least: 0.5, action: drop}, {option: b, at_least: 0.5, action: drop}]"
+    extra = f"  policy:\n    default: keep\n    rules: {rules}\n"
+    folder = make.label_set(make.folder(), "demo", {"v1": [make.item("a", "AB", "A")]}, extra=extra)
+    labels = load_label_file(folder / "v1.jsonl", card=load_card(folder), version="v1")
+    assert labels.notices == ("the card's policy has a rule for the option 'b', which no item has",)
 
 
 def test_file_that_is_not_the_one_in_the_card_is_refused(make: Maker) -> None:

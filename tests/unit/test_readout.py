@@ -317,6 +317,18 @@ def test_log_likelihoods_may_be_text() -> None:
     assert outcome.mass == pytest.approx(0.9020, abs=1e-4)
 
 
+@pytest.mark.parametrize("top", [-744.0, -800.0, -9000.0])
+def test_log_likelihoods_too_small_for_a_float_are_compared_all_the_same(top: float) -> None:
+    outcome = read_likelihoods([top - 0.5, top, top - 900])
+    assert outcome.choice == 1
+    assert outcome.shares[:2] == pytest.approx([0.3775, 0.6225], abs=1e-4)
+    assert outcome.mass == math.exp(top)
+
+
+def test_digits_of_other_scripts_are_no_log_likelihood() -> None:
+    assert "no number" in read_likelihoods(["-١", "-2"]).error
+
+
 def test_log_likelihood_of_minus_infinity_is_censored() -> None:
     outcome = read_likelihoods(["-inf", -40.0, -41.0])
     assert outcome.choice == 1
@@ -332,7 +344,6 @@ def test_log_likelihood_of_minus_infinity_is_censored() -> None:
         (["one", -1.0], "invalid", "no number"),
         ([-0.1, -0.2], "invalid", "sums to 1.7236"),
         (["-inf", "-inf"], "error", "no log-likelihood"),
-        ([-800.0, -900.0], "error", "no log-likelihood"),
         ([0.7, -1.0], "invalid", "logit"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import email.utils
 import time
 from collections.abc import Callable
@@ -85,6 +86,23 @@ def test_post_gives_up_after_all_retries_with_the_servers_words(trouble: Said, r
     with Stub(in_turn(trouble)) as stub, pytest.raises(RequestFailedError) as caught:
         post(stub.url, patience=patience)
     assert (str(caught.value), caught.value.gone) == (reason, False)
+
+
+def test_pauses_grow_twofold_to_a_limit_and_are_never_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    async def at_once(seconds: float) -> None:
+        if seconds:
+            pauses.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", at_once)
+    patience = Patience(timeout=5, retries=5, first_wait=0.5, longest_wait=4)
+    with Stub(in_turn(Said(b"", 500))) as stub, pytest.raises(RequestFailedError):
+        post(stub.url, patience=patience)
+    grown = [0.5, 1, 2, 4, 4]
+    extra = [pause - least for pause, least in zip(pauses, grown, strict=True)]
+    assert all(0 <= one <= 0.5 for one in extra)
+    assert len(set(extra)) == 5
 
 
 def test_post_without_retries_tries_once() -> None:
@@ -200,6 +218,14 @@ def test_redirect_to_another_host_is_not_followed() -> None:
     assert KEY not in str(caught.value)
 
 
+@pytest.mark.parametrize("location", ["http://\x7f", "http://xn--\xff/"])
+def test_redirect_to_no_address_stops(location: str) -> None:
+    nowhere = Said(b"", 307, {"Location": location})
+    with Stub(in_turn(nowhere)) as stub, pytest.raises(BackendError, match="an address that is none"):
+        post(stub.url)
+    assert len(stub.requests) == 1
+
+
 def test_redirect_in_a_circle_stops() -> None:
     circle = Said(b"", 302, {"Location": "/v1/chat/completions"})
     with Stub(in_turn(circle)) as stub, pytest.raises(BackendError, match="in a circle"):
@@ -237,3 +263,17 @@ def test_peek_returns_none_for_whatever_goes_wrong() -> None:
     with Stub(answer) as stub:
         assert wait_for(work(stub.url)) == [{"fine": True}, None, None, None, None]
     assert len(stub.requests) == 5
+
+
+def test_answer_that_cannot_be_decompressed_is_a_failure() -> None:
+    broken = Said(b"no archive", headers={"Content-Encoding": "gzip"})
+    refused = pytest.raises(RequestFailedError, match=r"the answer cannot be decompressed \(.*header check")
+    with Stub(in_turn(broken)) as stub, refused:
+        post(stub.url)
+
+
+def test_half_surrogate_pairs_in_an_answer_are_spelled_out() -> None:
+    body = b'{"\\uD83D": ["a\\ud83d", "\\ud83d\\ude00", 1, null], "b": {"c": "\\udfff"}}'
+    with Stub(in_turn(Said(body))) as stub:
+        found = post(stub.url).body
+    assert found == {"\\ud83d": ["a\\ud83d", "\U0001f600", 1, None], "b": {"c": "\\udfff"}}

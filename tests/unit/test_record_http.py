@@ -102,8 +102,26 @@ def test_plain_requests_have_no_field_that_is_not_openais() -> None:
         "logprobs",
         "top_logprobs",
     }
-    assert described.options["plain_request"] is True
-    assert "cache_salt" not in described.options
+    assert described.options == {}
+    assert described.notices == (
+        "the server's prompt cache was not left out (the request is plain): a second recording may differ in "
+        "the last digits",
+    )
+
+
+@pytest.mark.parametrize("server", [SgLang, Ollama, Tgi, Server])
+def test_cache_that_cannot_be_left_out_is_said(server: type[Server]) -> None:
+    with Stub(server()) as stub:
+        _, described = ask(stub, PROMPT, repeatable=True, top_logprobs=5)
+        _, usual = ask(stub, PROMPT, top_logprobs=5)
+    assert "no known switch" in described.notices[0]
+    assert usual.notices == ()
+
+
+@pytest.mark.parametrize("server", [LlamaCpp, Vllm])
+def test_cache_that_was_left_out_needs_no_word(server: type[Server]) -> None:
+    with Stub(server()) as stub:
+        assert ask(stub, PROMPT, repeatable=True)[1].notices == ()
 
 
 def test_vllm_is_asked_for_the_letters_by_number() -> None:
@@ -130,6 +148,56 @@ def test_vllm_that_refuses_too_many_named_tokens_gives_its_list() -> None:
         (answer,), _ = ask(stub, WIDE)
     assert [request.body["top_logprobs"] for request in stub.asked] == [32, 20]
     assert len(answer.rows[0]["probabilities"]) == 16
+
+
+def test_vllm_is_asked_for_its_list_only_where_there_are_too_many_letters() -> None:
+    with Stub(Vllm()) as stub:
+        (_, wide, again, narrow), described = ask(stub, PROMPT, WIDE, WIDE, PROMPT)
+    assert [request.body["top_logprobs"] for request in stub.asked] == [4, 32, 20, 20, 4]
+    assert [len(answer.rows[0]["probabilities"]) for answer in (wide, again, narrow)] == [16, 16, 2]
+    assert described.options["most_logprob_token_ids"] == 31
+
+
+def test_vllm_that_refuses_a_prompt_is_asked_by_number_the_next_time() -> None:
+    vllm = Vllm()
+    too_long = Reply({"error": {"message": "This model's maximum context length is 2048 tokens."}}, 400)
+
+    def answer(request: Request) -> Reply:
+        is_second = request.path.endswith("/chat/completions") and request.number in (1, 2)
+        return too_long if is_second else vllm(request)
+
+    async def work() -> Described:
+        async with Client(Endpoint.parse(stub.url), Secret(KEY), AT_ONCE) as client:
+            backend = HttpBackend(client, MODES["letter"], HttpOptions(RequestOptions(), keep_going=True))
+            await backend.open()
+            await backend.probe(PROMPT)
+            with pytest.raises(RequestFailedError, match="maximum context length"):
+                await backend.ask(PROMPT)
+            await backend.ask(PROMPT)
+            return backend.described()
+
+    with Stub(answer) as stub:
+        described = wait_for(work())
+    assert [request.body["top_logprobs"] for request in stub.asked] == [4, 4, 8, 4]
+    assert "most_logprob_token_ids" not in described.options
+
+
+@pytest.mark.parametrize("server", [LlamaCpp, Vllm])
+@pytest.mark.parametrize("tokens", [[1, 2], [32]])
+def test_letters_that_are_not_one_token_of_their_own_are_named(
+    server: type[Server], tokens: list[int]
+) -> None:
+    healthy = server()
+
+    def answer(request: Request) -> Reply:
+        text = request.path == "/tokenize" and request.body.get("content", request.body.get("prompt"))
+        return Reply({"tokens": tokens}) if text in ("C", "P") else healthy(request)
+
+    with Stub(answer) as stub:
+        (answer_to,), described = ask(stub, PROMPT)
+    assert "logprob_token_ids" not in described.options
+    assert "not one token of their own for the server's tokenizer: C, P;" in described.notices[0]
+    assert answer_to.rows[0]["allowed_token_mass"] == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize(

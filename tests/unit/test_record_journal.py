@@ -123,11 +123,20 @@ def test_rows_that_do_not_belong_are_all_named(tmp_path: Path) -> None:
     ]
 
 
+def invalid_line(name: str) -> str:
+    """Return the row of an answer that was no decision as a line."""
+    return json.dumps({"id": name, "status": "invalid", "error": "garbage"}) + "\n"
+
+
 @pytest.mark.parametrize(
     ("rows", "kept", "failed"),
     [
         ([failed_line, line], 1, False),
         ([line, failed_line], 0, False),
+        ([line, invalid_line], 0, False),
+        ([invalid_line, line], 1, False),
+        ([failed_line, invalid_line], 1, False),
+        ([invalid_line, failed_line], 0, False),
         ([failed_line, failed_line], 1, True),
         ([line, line], 1, False),
     ],
@@ -144,6 +153,26 @@ def test_usable_row_counts_where_an_item_has_two(
     assert found.failed == ({"a"} if failed else set())
     assert pending(["a", "b"], found, retry_failed=True) == ({"a", "b"} if failed else {"b"})
     assert pending(["a", "b"], found, retry_failed=False) == {"b"}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"probabilities": [0.8, 0.2]}, {"option_ids": ["B", "A"]}, {"probabilities": None, "choice": "A"}],
+)
+def test_two_decisions_that_disagree_are_refused(tmp_path: Path, other: dict[str, Any]) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text(failed_line("a") + line("a") + line("b") + line("a", model="m", **other))
+    with pytest.raises(InputError, match=r"^run.jsonl:4: a has another decision in an earlier row"):
+        read(path)
+
+
+def test_failed_row_that_is_asked_again_gives_way(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with Journal(path, "run") as journal:
+        journal.append({"id": "a", "status": "error"}, failed=True)
+        journal.append({"id": "a"}, failed=False)
+        journal.put_in_order(["a"])
+    assert path.read_text() == '{"id": "a"}\n'
 
 
 def test_row_without_newline_gets_one_before_the_next(tmp_path: Path) -> None:

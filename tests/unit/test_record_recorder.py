@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from evalkit.record import sidecar
 from evalkit.record.errors import BackendError
 from evalkit.record.protocol import make_prompt
 from tests.conftest import Maker
-from tests.stub_server import LlamaCpp, Reply, Request, Server, Stub, Vllm
+from tests.stub_server import LlamaCpp, Reply, Request, Server, Stub, Vllm, seed_of
 from tests.unit.asking import ids_of, item, items, meta_of, recording, rows_of
 
 
@@ -36,6 +38,48 @@ def troubled(
         return found or healthy(request)
 
     return answer
+
+
+class Slow(LlamaCpp):
+    """Takes its time for every decision."""
+
+    def __init__(self, pause: float) -> None:
+        super().__init__()
+        self.pause = pause
+        self.arrived: list[float] = []
+
+    def chat(self, request: Request) -> Reply:
+        self.arrived.append(time.monotonic())
+        return replace(super().chat(request), delay=self.pause)
+
+    def together(self, first: int) -> int:
+        """Return how many requests came before one of them had its answer, itself included."""
+        return sum(0 <= at - self.arrived[first] < self.pause for at in self.arrived)
+
+
+class Moody(LlamaCpp):
+    """Gives other digits for a prompt that it has in its cache, or that comes together with another one."""
+
+    pause = 0.02
+
+    def __init__(self) -> None:
+        super().__init__(cached=5)
+        self.known: set[bytes] = set()
+        self.last = 0.0
+        self.together = 0
+
+    def chat(self, request: Request) -> Reply:
+        seed, now = seed_of(request), time.monotonic()
+        is_cached = seed in self.known and request.body.get("cache_prompt", True)
+        is_together = now - self.last < self.pause
+        self.known.add(seed)
+        self.last = now
+        self.together += is_together
+        reply = super().chat(request)
+        (content,) = reply.body["choices"][0]["logprobs"]["content"]
+        for token in (content, content["top_logprobs"][0]):
+            token["logprob"] -= 0.013 * is_cached + 0.043 * is_together
+        return replace(reply, delay=self.pause)
 
 
 def asks_about(request: Request, name: str) -> bool:
@@ -105,28 +149,57 @@ def test_recording_twice_gives_the_same_bytes_without_timings(make: Maker, tmp_p
 
 def test_longest_prompt_is_the_probe_and_is_asked_alone(make: Maker, output: Path) -> None:
     labels = make.labels([*items(5), item("long", evidence="x" * 500), *items(9)[5:]])
-    with Stub() as stub:
+    slow = Slow(0.3)
+    with Stub(slow) as stub:
         recording(labels, output, stub.url).run()
     assert stub.asked[0].question["evidence"] == "x" * 500
     assert len(stub.asked) == 10
+    assert slow.together(0) == 1
+
+
+@pytest.mark.parametrize(("wishes", "together"), [({}, 8), ({"concurrency": 3}, 3)])
+def test_so_many_items_are_asked_at_a_time(
+    make: Maker, output: Path, wishes: dict[str, Any], together: int
+) -> None:
+    slow = Slow(1)
+    with Stub(slow) as stub:
+        recording(make.labels(items(together + 3)), output, stub.url, **wishes).run()
+    assert slow.together(1) == together
 
 
 def test_deterministic_recording_asks_one_at_a_time(make: Maker, output: Path) -> None:
     labels = make.labels(items(12))
-    open_requests: list[int] = []
-    with Stub() as stub:
-        server = LlamaCpp(cached=5)
-
-        def answer(request: Request) -> Reply:
-            open_requests.append(request.number)
-            return Reply(server(request).body, delay=0.005)
-
-        stub.answer = answer
+    moody = Moody()
+    with Stub(moody) as stub:
         recording(labels, output, stub.url, deterministic=True).run()
-    assert [request.body["cache_prompt"] for request in stub.asked] == [False] * 12
+        assert moody.together == 0
+        recording(labels, output.with_name("usual.jsonl"), stub.url).run()
+        assert moody.together > 0
+    assert [request.body.get("cache_prompt") for request in stub.asked] == [False] * 12 + [None] * 12
     assert {row["cached_tokens"] for row in rows_of(output)} == {0}
     assert meta_of(output)["recorded"]["options"]["concurrency"] == 1
     assert meta_of(output)["notices"] == []
+
+
+def test_deterministic_recording_gives_the_same_digits_twice(make: Maker, tmp_path: Path) -> None:
+    labels = make.labels(items(12))
+
+    def twice(name: str, **wishes: Any) -> list[Path]:
+        paths = [tmp_path / f"{name}{place}.jsonl" for place in "12"]
+        with Stub(Moody()) as stub:
+            for path in paths:
+                recording(labels, path, stub.url, timings=False, **wishes).run()
+        return paths
+
+    def digits(path: Path) -> list[list[float]]:
+        return [row["probabilities"] for row in rows_of(path)]
+
+    one, two = twice("deterministic", deterministic=True)
+    assert one.read_bytes() == two.read_bytes()
+    # The same server gives other digits where it may use its cache, or a batch.
+    cold, warm = twice("one_at_a_time", concurrency=1)
+    assert digits(cold) == digits(one) != digits(warm)
+    assert all(digits(path) != digits(one) for path in twice("usual"))
 
 
 def test_repeats_are_one_file_each(make: Maker, output: Path) -> None:
@@ -237,6 +310,7 @@ def test_failed_item_is_recorded_and_asked_again_only_on_request(make: Maker, ou
         row = rows_of(output)[3]
         assert (row["status"], row["error"]) == ("error", "HTTP 500: boom (after 3 tries)")
         assert row["option_ids"] == ["yes", "no"]
+        assert row["messages_sha256"] == make_prompt(item("q003")).sha256
         stub.answer = LlamaCpp()
         stub.requests.clear()
         assert recording(labels, output, stub.url).run()[0].asked == 0
@@ -352,6 +426,27 @@ def begun(labels: Any, output: Path, **wishes: Any) -> Stub:
 
 
 @pytest.mark.parametrize(
+    "wishes",
+    [
+        {},
+        {"plain": True},
+        {"top_logprobs": 20},
+        {"deterministic": True},
+        {"quantization": "Q4", "revision": "a"},
+    ],
+)
+def test_same_command_goes_on(make: Maker, output: Path, wishes: dict[str, Any]) -> None:
+    labels = make.labels(items(3))
+    with begun(labels, output, **wishes) as stub:
+        before = meta_of(output)
+        (recorded,) = recording(labels, output, stub.url, **wishes).run()
+    assert (recorded.finished, recorded.asked) == (True, 1)
+    after = meta_of(output)
+    for key in ("model", "protocol", "readout", "notices"):
+        assert after[key] == before[key]
+
+
+@pytest.mark.parametrize(
     ("wishes", "what"),
     [
         ({"mode": "array"}, "was begun with protocol semif/1, now it is semif-array/1"),
@@ -367,6 +462,30 @@ def test_other_protocol_or_settings_are_refused(
         recording(labels, output, stub.url, **wishes).run()
     assert stub.requests == []
     assert len(rows_of(output)) == 2
+
+
+def test_other_rule_of_reading_is_refused(make: Maker, output: Path) -> None:
+    labels = make.labels(items(3))
+    with begun(labels, output) as stub:
+        meta = meta_of(output)
+        meta["readout"]["rule"] = "letters/0"
+        output.with_name("run.meta.json").write_text(json.dumps(meta))
+        with pytest.raises(InputError, match="was begun with read-out letters/0, now it is letters/1"):
+            recording(labels, output, stub.url).run()
+    assert stub.requests == []
+
+
+def test_other_declared_model_is_refused(make: Maker, tmp_path: Path, output: Path) -> None:
+    labels = make.labels(items(3))
+    files = [tmp_path / "one.gguf", tmp_path / "two.gguf"]
+    for file in files:
+        file.write_text(file.name)
+    with begun(labels, output, model_file=files[0], quantization="Q4", revision="a") as stub:
+        with pytest.raises(InputError) as caught:
+            recording(labels, output, stub.url, model_file=files[1], quantization="Q8", revision="b").run()
+        assert stub.asked == []
+    for what in ("model.sha256", "model.quantization Q4, now it is Q8", "model.revision a, now it is b"):
+        assert f"was begun with {what}" in str(caught.value)
 
 
 def test_other_version_of_the_label_set_is_refused(make: Maker, output: Path) -> None:
@@ -436,6 +555,35 @@ def test_rows_that_do_not_belong_are_refused(
     with Stub() as stub, pytest.raises(InputError, match=what):
         recording(labels, output, stub.url).run()
     assert stub.requests == []
+
+
+def test_two_decisions_on_one_item_are_refused(make: Maker, output: Path) -> None:
+    labels = make.labels(items(3))
+    output.parent.mkdir(parents=True)
+    found = [[0.9, 0.1], [0.9, 0.1], [0.2, 0.8]]
+    lines = [
+        json.dumps({"id": "q001", "option_ids": ["yes", "no"], "probabilities": values}) + "\n"
+        for values in found
+    ]
+    output.write_text("".join(lines))
+    with Stub() as stub:
+        with pytest.raises(InputError, match=r"run.jsonl:3: q001 has another decision in an earlier row"):
+            recording(labels, output, stub.url).run()
+        assert (output.read_text(), stub.requests) == ("".join(lines), [])
+        output.write_text("".join(lines[:2]))
+        (recorded,) = recording(labels, output, stub.url).run()
+    assert recorded.asked == 2
+    assert ids_of(output) == ["q000", "q001", "q002"]
+
+
+def test_names_that_no_file_can_store_leave_a_valid_run(make: Maker, output: Path) -> None:
+    class Broken(LlamaCpp):
+        fingerprint = "fp\ud83d"
+
+    with Stub(Broken("stub\udc00")) as stub:
+        recording(make.labels(items(2)), output, stub.url).run()
+    run = load_run(output)
+    assert (run.distinct("model"), run.distinct("system_fingerprint")) == (["stub\\udc00"], ["fp\\ud83d"])
 
 
 def test_finished_file_that_was_changed_is_refused(make: Maker, output: Path) -> None:

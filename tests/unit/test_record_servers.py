@@ -142,6 +142,8 @@ def test_look_shows_no_model_name_that_holds_the_key() -> None:
 
 def test_answerer_that_is_listed_aliased_or_dated_is_accepted() -> None:
     check_answerer(Served("m", listed=True), "/models/m.gguf")
+    check_answerer(Served("m", names=("m-1", "m", "x"), aliases=("m-1", "m"), listed=True), "m-1")
+    check_answerer(Served("alias", names=("m", "alias"), aliases=("m", "alias"), listed=True), "m")
     check_answerer(Served("gpt-small", names=("gpt",)), "gpt-small-2026-11-30")
     check_answerer(Served("m"), None)
 
@@ -167,6 +169,7 @@ def test_answerer_that_is_another_model_is_refused() -> None:
         (400, "request (16092 tokens) exceeds the available context size (1024 tokens)", "longer context"),
         (400, "Requested sample logprobs of 21, which is greater than max allowed: 20", "--top-logprobs 20"),
         (422, "Input validation error: `top_n_tokens` must be >= 0 and <= 5. Given: 8", "--top-logprobs 5"),
+        (400, "top_logprobs 50 is above this server's limit of 20", "--top-logprobs 20"),
         (400, "This model does not support logprobs", "--mode array"),
         (400, "Unknown parameter: 'chat_template_kwargs'.", "--plain-request"),
         (422, "Extra inputs are not permitted", "--plain-request"),
@@ -187,3 +190,16 @@ def test_refusal_of_an_unknown_model_lists_the_served_ones() -> None:
         404, "model not found", served=Served("m", names=("a", "b"))
     )
     assert "m19, ...; name one" in remedy(404, "model not found", served=Served("m", names=many))
+
+
+def test_answerer_that_is_another_listed_model_is_refused() -> None:
+    served = Served("big", names=("big", "small"), aliases=("big",), listed=True)
+    with pytest.raises(BackendError, match="asked for the model 'big', but 'small' answers"):
+        check_answerer(served, "small")
+
+
+def test_look_tells_the_names_of_the_model_from_those_of_others() -> None:
+    entries = [{"id": "a", "aliases": ["first", KEY]}, {"id": "b"}]
+    with Stub(lambda _: Reply({"data": entries})) as stub:
+        served = look_at(stub, "first")
+    assert (served.names, served.aliases) == (("a", "first", "***", "b"), ("a", "first", "***"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import sys
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from evalkit.errors import UsageError
+from evalkit.errors import InputError, UsageError
 from evalkit.record import transformers_backend
 from evalkit.record.errors import BackendError
 from evalkit.record.progress import Silent
@@ -112,8 +113,48 @@ def test_sidecar_has_the_hash_of_every_file_that_makes_the_model(
         "model.safetensors": hashlib.sha256(b"weights").hexdigest(),
     }
     assert meta["runtime"] == {"name": "transformers, in process", "version": "made up"}
-    assert meta["recorded"]["options"]["dtype"] == "float32"
-    assert meta["recorded"]["options"]["deterministic"] is True
+    assert meta["recorded"]["options"] == {
+        "temperature": 1.0,
+        "deterministic": True,
+        "concurrency": 1,
+        "dtype": "float32",
+        "chat_template_kwargs": {"enable_thinking": False},
+    }
+
+
+@pytest.mark.parametrize(
+    ("file", "wishes", "what"),
+    [
+        ("", {}, ""),
+        ("", {"dtype": "float16"}, "was begun with dtype float32, now it is float16"),
+        ("model.safetensors", {}, "was begun with model.files.model.safetensors "),
+        ("adapter.safetensors", {}, "was begun with model.files.adapter.safetensors absent"),
+    ],
+)
+def test_run_goes_on_only_with_the_same_weights_and_type(
+    make: Maker,
+    tmp_path: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    file: str,
+    wishes: dict[str, Any],
+    what: str,
+) -> None:
+    use(monkeypatch, Network({32: 9.0}))
+    labels, output = make.labels(items(3)), tmp_path / "run.jsonl"
+    record(labels, output, folder, dtype="float32").run()
+    whole, meta = output.read_text(), meta_of(output)
+    output.write_text("".join(whole.splitlines(keepends=True)[:-1]))
+    unfinished = {key: value for key, value in meta.items() if key not in ("sha256", "decisions")}
+    (tmp_path / "run.meta.json").write_text(json.dumps(unfinished))
+    if file:
+        (folder / file).write_bytes(b"other weights")
+    again = record(labels, output, folder, **{"dtype": "float32", **wishes})
+    if what:
+        with pytest.raises(InputError, match=what):
+            again.run()
+    else:
+        assert again.run()[0].asked == 1
 
 
 def test_logits_that_are_no_numbers_make_an_invalid_decision(

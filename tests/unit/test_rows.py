@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -407,3 +408,11 @@ def test_half_a_surrogate_pair_elsewhere_is_tolerated() -> None:
     assert points(0.5, 0.5, rationale="\ud83d").status == OK
     assert reason(read(option_ids=["A", "B"], choice="\ud83d")).startswith("the choice '\\ud83d' is none")
     assert read(status="error", error="\ud83d").reason == "\ud83d"
+
+
+def test_negative_rounding_is_not_called_a_logit() -> None:
+    assert looks_like([1.0, -1e-9]) == "a probability is negative (1.0, -1e-09)"
+
+
+def test_value_that_json_does_not_have_is_named() -> None:
+    assert looks_like([Decimal("0.9"), 0.1]) == 'probabilities are not numbers ("0.9", 0.1)'

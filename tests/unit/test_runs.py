@@ -519,3 +519,19 @@ def test_damaged_sidecar_is_refused(make: Maker, content: str, expected: str) ->
 
 def test_distinct_of_a_field_that_never_occurs_is_empty(make: Maker) -> None:
     assert make.run([make.row("a", {"A": 1, "B": 0})]).distinct("model") == []
+
+
+@pytest.mark.parametrize("form", ["list", "object"])
+def test_row_with_too_many_options_is_refused_before_it_is_laid_out(
+    make: Maker, ending: str, form: str
+) -> None:
+    few, many = ({str(n): 1 / count for n in range(count)} for count in (1000, 1001))
+
+    def row(id_: str, shares: dict[str, float]) -> dict[str, Any]:
+        if form == "object":
+            return {"id": id_, "probabilities": shares}
+        return {"id": id_, "option_ids": list(shares), "probabilities": list(shares.values())}
+
+    assert len(load_run(make.file(make.text([row("a", few)]) + ending))) == 1
+    (problem,) = problems(make.file(make.text([row("a", few), row("b", many)]) + ending))
+    assert "2: 1001 options, at most 1000 are allowed: ask for fewer options" in problem

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from evalkit.importers.records import Failure, Lists, Reading, at, without_nones
+from evalkit.readings import Failure, Lists, Reading
 from evalkit.readout import LETTERS, Asked, Listing, Position, Token
+from evalkit.values import at, number, whole, without_nones
 
 MOVING = (
     "temperature", "top_p", "top_k", "min_p", "typical_p", "repetition_penalty", "presence_penalty",
@@ -165,11 +166,11 @@ def _asked(settings: Mapping[str, Any]) -> Asked:
 
 
 def _is_share(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1
+    return 0 < (number(value) or 0) <= 1
 
 
 def _first_count(values: list[Any]) -> int | None:
-    return next((v for v in values if isinstance(v, int) and not isinstance(v, bool) and v >= 0), None)
+    return next((count for value in values if (count := whole(value)) is not None and count >= 0), None)
 
 
 def _text(value: Any) -> str | None:
@@ -177,8 +178,7 @@ def _text(value: Any) -> str | None:
 
 
 def _seconds(line: Mapping[str, Any]) -> float | None:
-    found = line.get("total_seconds", line.get("seconds"))
-    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
+    return number(line.get("total_seconds", line.get("seconds")))
 
 
 def _listed(entries: Any, value: str, text: str = "token") -> tuple[Token, ...]:
@@ -190,13 +190,18 @@ def _listed(entries: Any, value: str, text: str = "token") -> tuple[Token, ...]:
 def _token(entry: Any, value: str, text: str = "token") -> Token:
     if not isinstance(entry, dict):
         return Token("", entry)
-    number = entry.get("id")
+    id_, shown = whole(entry.get("id")), entry.get(text)
     return Token(
-        text=shown if isinstance(shown := entry.get(text), str) else "",
+        text=shown if isinstance(shown, str) else _unnamed(id_),
         value=entry.get(value),
-        id=number if isinstance(number, int) and not isinstance(number, bool) else None,
+        id=id_,
         valued=value in entry,
     )
+
+
+def _unnamed(id_: int | None) -> str:
+    """Return the placeholder of a token whose text was not recorded: it may be any option."""
+    return f"token_id:{id_ or 0}"
 
 
 def _choices(body: dict[str, Any], asked: Asked, settings: Mapping[str, Any]) -> list[Reading] | None:
@@ -310,10 +315,9 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _triple(entry: Any) -> Token:
-    number, text = at(entry, 1), at(entry, 2)
-    number = number if isinstance(number, int) else None
+    id_, text = whole(at(entry, 1)), at(entry, 2)
     # Without its text a token is known by its number only.
-    return Token(text if isinstance(text, str) else f"token_id:{number}", at(entry, 0), number)
+    return Token(text if isinstance(text, str) else _unnamed(id_), at(entry, 0), id_)
 
 
 def _output_items(body: dict[str, Any], asked: Asked, _: Mapping[str, Any]) -> list[Reading] | None:
