@@ -166,34 +166,39 @@ def figures(cells: Cells, side: int, weights: Floats) -> dict[str, Floats]:
         Per figure an array (resamples,); NaN where it is not defined.
     """
     chosen = cells.chosen[side]
-    correct = weights * (chosen == cells.gold)
+    right = chosen == cells.gold
+    everything = np.ones(len(right), dtype=np.bool_)
     with np.errstate(invalid="ignore", divide="ignore"):
         result = {
-            "accuracy": correct.sum(axis=1) / weights.sum(axis=1),
-            "balanced_accuracy": _balanced(cells.gold, weights, correct),
-            "mean_family_balanced_accuracy": _by_family(cells, weights, correct),
-            "macro_f1": _macro_f1(cells.gold, chosen, weights, correct),
+            "accuracy": _held(weights, [right])[0] / weights.sum(axis=1),
+            "balanced_accuracy": _balanced(cells.gold, right, weights, everything),
+            "mean_family_balanced_accuracy": _by_family(cells, right, weights),
+            "macro_f1": _macro_f1(cells.gold, chosen, weights),
         }
     return result
 
 
-def _balanced(gold: _Ints, weights: Floats, correct: Floats) -> Floats:
+def _held(weights: Floats, masks: Sequence[NDArray[np.bool_]]) -> list[Floats]:
+    """Count the items in sets of cells: per set an array (resamples,). Exact, since counts are whole."""
+    # Not as a product of matrices: the threads of a BLAS would compete with those of the slices.
+    by_cell = np.ascontiguousarray(weights.T)
+    return [by_cell[mask].sum(axis=0) for mask in masks]
+
+
+def _balanced(gold: _Ints, right: NDArray[np.bool_], weights: Floats, inside: NDArray[np.bool_]) -> Floats:
+    masks = [inside & (gold == label) for label in np.unique(gold[inside])]
+    supports, hits = _held(weights, masks), _held(weights, [mask & right for mask in masks])
     total = np.zeros(len(weights))
     present = np.zeros(len(weights))
-    for label in np.unique(gold):
-        cells = gold == label
-        support = weights[:, cells].sum(axis=1)
-        total += np.where(support > 0, correct[:, cells].sum(axis=1) / support, 0.0)
+    for support, hit in zip(supports, hits, strict=True):
+        total += np.where(support > 0, hit / support, 0.0)
         present += support > 0
     return total / present
 
 
-def _by_family(cells: Cells, weights: Floats, correct: Floats) -> Floats:
+def _by_family(cells: Cells, right: NDArray[np.bool_], weights: Floats) -> Floats:
     families = np.unique(cells.family[cells.family >= 0])
-    values = [
-        _balanced(cells.gold[inside], weights[:, inside], correct[:, inside])
-        for inside in (cells.family == family for family in families)
-    ]
+    values = [_balanced(cells.gold, right, weights, cells.family == family) for family in families]
     if not values:
         return np.full(len(weights), np.nan)
     # A family that a resample does not hold has no balanced accuracy there.
@@ -202,13 +207,16 @@ def _by_family(cells: Cells, weights: Floats, correct: Floats) -> Floats:
     return np.asarray(np.where(known, stacked, 0.0).sum(axis=0) / known.sum(axis=0))
 
 
-def _macro_f1(gold: _Ints, chosen: _Ints, weights: Floats, correct: Floats) -> Floats:
+def _macro_f1(gold: _Ints, chosen: _Ints, weights: Floats) -> Floats:
+    labels = np.union1d(gold, chosen[chosen >= 0])
+    supports = _held(weights, [gold == label for label in labels])
+    choices = _held(weights, [chosen == label for label in labels])
+    hits = _held(weights, [(gold == label) & (chosen == label) for label in labels])
     total = np.zeros(len(weights))
     present = np.zeros(len(weights))
-    for label in np.union1d(gold, chosen[chosen >= 0]):
-        size = weights[:, gold == label].sum(axis=1) + weights[:, chosen == label].sum(axis=1)
-        hits = correct[:, gold == label].sum(axis=1)
-        total += np.where(size > 0, 2 * hits / size, 0.0)
+    for support, choice, hit in zip(supports, choices, hits, strict=True):
+        size = support + choice
+        total += np.where(size > 0, 2 * hit / size, 0.0)
         present += size > 0
     return total / present
 

@@ -175,11 +175,20 @@ class Catalog:
             UsageError: the name means several runs.
             InputError: it is damaged.
         """
+        return read_run(self.run_file(name))
+
+    def run_file(self, name: str) -> RunFile:
+        """Find the one run that a name or path means.
+
+        Raises:
+            NotFoundError: there is none of that name.
+            UsageError: the name means several runs.
+        """
         found = [group[0] for group in self.resolve([name])]
         if len(found) > 1:
             names = ", ".join(f"{file.set_name}/{file.name}" for file in found)
-            raise UsageError(f"{name} means several runs: {names}")
-        return read_run(found[0])
+            raise UsageError(f"{name} means several runs: {names}; write one of them")
+        return found[0]
 
     def _sets_with_all(self, bare: Sequence[str]) -> dict[str, dict[str, RunFile]]:
         # The user's own runs first; then own and shipped ones together, so that a new recording can be

@@ -8,6 +8,7 @@ left to the line-by-line reader, which is slower and can say what is wrong.
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -66,18 +67,48 @@ def parse_block(block: Block, schema: pa.Schema) -> Parsed | None:
     places = _line_places(data)
     if places is None or not _is_utf8(data):
         return None
+    table = _read_narrow(data, schema)
+    if table is None:
+        table = _read_json(data, schema, "ignore")
+    starts, ends = places
+    if table is None or table.num_rows != len(starts):
+        return None
+    return Parsed(table.combine_chunks(), Block(block.start, data), starts, ends)
+
+
+def first_object(data: bytes) -> dict[str, Any]:
+    """Return the object on the first line; empty where there is none."""
     try:
-        table = pj.read_json(
+        found = json.loads(data[: data.find(b"\n") + 1 or None])
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _read_narrow(data: bytes, schema: pa.Schema) -> pa.Table | None:
+    # Columns that stay empty cost a third of the parsing. Those of the first line will do where no line has
+    # another field, which the parser then checks; it cannot do so while it also skips fields.
+    fields = first_object(data).keys()
+    if not fields or not fields <= set(schema.names):
+        return None
+    table = _read_json(data, pa.schema([field for field in schema if field.name in fields]), "error")
+    if table is None:
+        return None
+    columns = [
+        table[field.name] if field.name in fields else pa.nulls(len(table), field.type) for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _read_json(data: bytes, schema: pa.Schema, unexpected: str) -> pa.Table | None:
+    try:
+        return pj.read_json(
             pa.BufferReader(data),
             read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
-            parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+            parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
         )
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
-    starts, ends = places
-    if table.num_rows != len(starts):
-        return None
-    return Parsed(table.combine_chunks(), Block(block.start, data), starts, ends)
 
 
 def _line_places(data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
@@ -167,11 +198,27 @@ def distinct_rows(matrix: NDArray[np.int64], base: int) -> tuple[NDArray[np.int6
     if matrix.shape[1] * np.log2(max(base, 2)) < 62:
         keys = np.zeros(len(matrix), dtype=np.int64)
         for column in matrix.T:
-            keys = keys * base + column
-        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+            keys *= base
+            keys += column
+        first, inverse = _distinct_keys(keys)
     else:
         _, first, inverse = np.unique(matrix, axis=0, return_index=True, return_inverse=True)
     return matrix[first], inverse.reshape(-1).astype(np.int32)
+
+
+def _distinct_keys(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return a row of each distinct key >= 0, by ascending key, and the number of each row's key."""
+    size = int(keys.max(initial=-1)) + 1
+    if size > 4 * len(keys) + 1024:
+        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        return first, inverse
+    present = np.flatnonzero(np.bincount(keys, minlength=size))
+    new = np.zeros(size, dtype=np.int64)
+    new[present] = np.arange(len(present))
+    inverse = new[keys]
+    first = np.zeros(len(present), dtype=np.int64)
+    first[inverse] = np.arange(len(keys))
+    return first, inverse
 
 
 def categorical(column: pa.Array | Sequence[str | None]) -> Categorical:

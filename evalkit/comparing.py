@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from evalkit.decisions import Decisions, Places, align, default_fields, slices, 
 from evalkit.drift import EFFECTS, ItemDrift, drift, item_drift
 from evalkit.labels import LabelSet
 from evalkit.notices import diff_notices, few_groups, settings_that_differ
+from evalkit.parallel import together
 from evalkit.policy import Actions, apply_policy, transitions, why
 from evalkit.runs import Run
-from evalkit.scoring import Options, counts, refuse_invalid, restricted, unusable
+from evalkit.scoring import Options, counts, in_slices, refuse_invalid, restricted, unusable
 from evalkit.signature import signature
 from evalkit.statistics import detectable_difference
 
@@ -177,7 +179,7 @@ def diff(
     """
     options = options or Options()
     items = labels or unlabelled([reference, candidate])
-    before, after = (restricted(align(items, run), options) for run in (reference, candidate))
+    before, after = together([partial(_laid_out, items, run, options) for run in (reference, candidate)])
     if options.strict:
         refuse_invalid(before)
         refuse_invalid(after)
@@ -188,6 +190,9 @@ def diff(
     policy = options.policy or items.policy
     actions = (apply_policy(policy, before), apply_policy(policy, after)) if policy else None
     how = options.resampling
+    parts = slices(items, fields)
+    measure = partial(_figures, found, before, table, actions, how=how)
+    overall, by = in_slices(measure, parts)
     return DiffReport(
         labels=items,
         reference=before,
@@ -195,16 +200,17 @@ def diff(
         found=found,
         signature=signature(items, [reference, candidate], policy, how, dict(options.only)),
         counts=_counts(before, after),
-        overall=_figures(found, before, table, actions, None, how),
-        by={
-            name: {part.value: _figures(found, before, table, actions, part.items, how) for part in parts}
-            for name, parts in slices(items, fields).items()
-        },
+        overall=overall,
+        by=by,
         actions=actions,
         policy=_policy(actions) if actions else None,
         settings=tuple(settings_that_differ(reference.meta, candidate.meta)),
         notices=(*diff_notices(before, after), *few_groups(items, how)),
     )
+
+
+def _laid_out(items: LabelSet, run: Run, options: Options) -> Decisions:
+    return restricted(align(items, run), options)
 
 
 def _counts(reference: Decisions, candidate: Decisions) -> dict[str, Any]:

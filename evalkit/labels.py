@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from evalkit import schema
 from evalkit.cards import Card, Policy
 from evalkit.columns import Categorical, Codes, Layout, categorical, code_lists, map_blocks, parse_block
+from evalkit.distinct import surely_distinct
 from evalkit.errors import ChecksumError, InputError, Problem
 from evalkit.jsonl import MAX_OPTIONS, Source, parse_object
 
@@ -145,7 +146,8 @@ def load_label_file(
                 remedy="restore the released file; a correction is a new version",
             )
         )
-    _refuse_repeats(table["id"], lines, source)
+    ids = table["id"].combine_chunks()
+    _refuse_repeats(ids, lines, source)
     layouts, layout = _layouts(table)
     return LabelSet(
         name=card.folder.resolve().name if card else path.name.split(".jsonl")[0],
@@ -155,7 +157,7 @@ def load_label_file(
         sha256=source.sha256,
         headline=card.headline if card else "balanced_accuracy",
         policy=card.policy if card else None,
-        ids=table["id"].combine_chunks(),
+        ids=ids,
         lines=lines,
         layouts=tuple(layouts),
         layout=layout,
@@ -263,13 +265,15 @@ def _memberships(table: pa.Table, fields: Sequence[str]) -> dict[str, dict[str, 
     return {"tags": {name: np.unique(owners[coded.codes == code]) for code, name in enumerate(coded.names)}}
 
 
-def _refuse_repeats(ids: pa.ChunkedArray, lines: NDArray[np.int64], source: Source) -> None:
+def _refuse_repeats(ids: pa.StringArray, lines: NDArray[np.int64], source: Source) -> None:
+    if surely_distinct(ids):
+        return
     counts = pc.value_counts(ids)
     if len(counts) == len(ids):
         return
     repeated = pc.filter(counts.field("values"), pc.greater(counts.field("counts"), 1))
     places: dict[str, list[int]] = {}
-    for place in np.flatnonzero(np.asarray(pc.is_in(ids.combine_chunks(), value_set=repeated))).tolist():
+    for place in np.flatnonzero(np.asarray(pc.is_in(ids, value_set=repeated))).tolist():
         places.setdefault(ids[place].as_py(), []).append(int(lines[place]))
     wanted = {line for found in places.values() for line in found}
     items = {

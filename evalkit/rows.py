@@ -26,6 +26,11 @@ SUM_TOLERANCE = 1e-4
 TEXTS = ("prompt_sha256", "messages_sha256", "model", "system_fingerprint")
 """Recorded texts that are kept and compared between runs."""
 
+NAMES = ("name", "source", "id")
+"""The keys of an object that describes a model which may hold its name; the first one counts."""
+UNNAMED = "(unnamed)"
+"""Stands for the name of a model that has none."""
+
 _NEEDED = re.compile(rf"\$(\.(id|option_ids|status|choice|error|cached_tokens|{'|'.join(TEXTS)})\b.*)?")
 
 
@@ -123,8 +128,8 @@ def text_of(value: object) -> str | None:
     """Return a recorded text; of an object (a model with its details) its name."""
     if not isinstance(value, dict):
         return None if value is None else str(value)
-    named = [value[key] for key in ("name", "source", "id") if isinstance(value.get(key), str)]
-    return named[0] if named else "(unnamed)"
+    named = [value[key] for key in NAMES if isinstance(value.get(key), str)]
+    return named[0] if named else UNNAMED
 
 
 def _needs_check(row: dict[str, Any]) -> bool:
@@ -272,7 +277,8 @@ def looks_like(values: list[Any]) -> str:
     if min(values) < 0:
         if max(values) <= 0:
             return f"probabilities are negative ({shown}): they look like log-probabilities"
-        hint = "" if abs(total - 1) <= SUM_TOLERANCE else ": they look like logits"
+        rounding = abs(total - 1) <= SUM_TOLERANCE and max(values) <= 1 + SUM_TOLERANCE
+        hint = "" if rounding else ": they look like logits"
         return f"a probability is negative ({shown}){hint}"
     if total <= 1 + SUM_TOLERANCE:
         return ""

@@ -19,7 +19,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from evalkit import rows, schema
-from evalkit.columns import Codes, Layout, LayoutTable, Parsed, code_lists, map_blocks, parse_block
+from evalkit.columns import (
+    Codes,
+    Layout,
+    LayoutTable,
+    Parsed,
+    code_lists,
+    first_object,
+    map_blocks,
+    parse_block,
+)
+from evalkit.distinct import surely_distinct
 from evalkit.errors import ChecksumError, InputError, NoDecisionsError, Problem
 from evalkit.jsonl import MAX_OPTIONS, Block, Source, parse_object, read_document
 
@@ -39,6 +49,8 @@ _SCHEMA = pa.schema(
         *((name, pa.string()) for name in rows.TEXTS),
     ]
 )
+_NAMED_MODEL = pa.struct([(key, pa.string()) for key in rows.NAMES])
+_MODEL = _SCHEMA.get_field_index("model")
 
 
 @dataclass(frozen=True)
@@ -217,10 +229,11 @@ def read_sidecar(path: Path, name: str) -> dict[str, Any]:
 
 
 def _read_block(name: str, block: Block) -> _Columns:
-    parsed = parse_block(block, _SCHEMA)
+    named = isinstance(first_object(block.data).get("model"), dict)
+    parsed = parse_block(block, _SCHEMA.set(_MODEL, pa.field("model", _NAMED_MODEL)) if named else _SCHEMA)
     if parsed is None:
         return _read_lines(name, list(block.lines()))
-    table = parsed.table
+    table = _with_model_names(parsed.table) if named else parsed.table
     options = table["option_ids"].combine_chunks()
     values = table["probabilities"].combine_chunks()
     if options.flatten().null_count or (pc.max(options.value_lengths()).as_py() or 0) > MAX_OPTIONS:
@@ -254,6 +267,14 @@ def _read_block(name: str, block: Block) -> _Columns:
     )
     _read_unproven(name, parsed, columns, np.flatnonzero(~proven))
     return columns
+
+
+def _with_model_names(table: pa.Table) -> pa.Table:
+    """Put the name of each model in the place of the object that describes it."""
+    models = table["model"].combine_chunks()
+    names = pc.coalesce(*(pc.struct_field(models, key) for key in rows.NAMES), rows.UNNAMED)
+    column = pc.if_else(models.is_valid(), names, pa.scalar(None, pa.string()))
+    return table.set_column(_MODEL, "model", column)
 
 
 def _proven(table: pa.Table, p: Floats, lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -443,6 +464,8 @@ def _bounds(
 
 def _without_repeats(run: Run) -> Run:
     """Keep one row an id: the usable one; equal repeats are one; two that disagree are an error."""
+    if surely_distinct(run.ids):
+        return run
     counts = pc.value_counts(run.ids)
     if len(counts) == len(run):
         return run

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,11 @@ from evalkit import rows
 from evalkit.accuracy import Accuracy, CellTable, Resampling, accuracy, by_position, chance
 from evalkit.calibration import Calibration, Losses, calibration, coverage, losses
 from evalkit.cards import Policy
-from evalkit.decisions import Decisions, Places, align, default_fields, matching, slices
+from evalkit.decisions import Decisions, Places, Slice, align, default_fields, matching, slices
 from evalkit.errors import InputError, Problem
 from evalkit.labels import LabelSet
 from evalkit.notices import few_groups, score_notices
+from evalkit.parallel import together
 from evalkit.policy import Actions, apply_policy, summary, why
 from evalkit.runs import Run
 from evalkit.signature import signature
@@ -142,6 +144,8 @@ def score(labels: LabelSet, run: Run, options: Options | None = None) -> ScoreRe
     fields = default_fields(labels) if options.by is None else tuple(options.by)
     parts = slices(labels, fields)
     overall_calibration = calibration(found)
+    measure = partial(_figures, decisions, table, found, options.resampling, overall_calibration)
+    overall, by = in_slices(measure, parts)
     policy = options.policy or labels.policy
     actions = apply_policy(policy, decisions) if policy else None
     notices = score_notices(decisions, overall_calibration, policy)
@@ -153,17 +157,11 @@ def score(labels: LabelSet, run: Run, options: Options | None = None) -> ScoreRe
         signature=signature(labels, [run], policy, options.resampling, dict(options.only)),
         counts=counts(decisions),
         overall={
-            **_figures(decisions, table, found, None, options.resampling, overall_calibration),
+            **overall,
             "positions": by_position(decisions, options.resampling.level),
             "coverage": coverage(found),
         },
-        by={
-            name: {
-                part.value: _figures(decisions, table, found, part.items, options.resampling)
-                for part in values
-            }
-            for name, values in parts.items()
-        },
+        by=by,
         actions=actions,
         policy=summary(actions, decisions, options.resampling.level) if actions else None,
         notices=tuple(notices),
@@ -175,23 +173,41 @@ def restricted(decisions: Decisions, options: Options) -> Decisions:
     return decisions.subset(matching(decisions.labels, options.only)) if options.only else decisions
 
 
+def in_slices(
+    measure: Callable[[Places | None], dict[str, Any]], parts: Mapping[str, Sequence[Slice]]
+) -> tuple[dict[str, Any], dict[str, dict[str, dict[str, Any]]]]:
+    """Measure all items and every slice, several at a time.
+
+    Args:
+        measure: returns the figures of some items (None: of all).
+        parts: the slices by field.
+
+    Returns:
+        The figures of all items, and those of the slices by field and value.
+    """
+    every = [part.items for values in parts.values() for part in values]
+    overall, *rest = together([partial(measure, items) for items in (None, *every)])
+    left = iter(rest)
+    return overall, {name: {part.value: next(left) for part in values} for name, values in parts.items()}
+
+
 def _figures(
     decisions: Decisions,
     table: CellTable,
     found: Losses,
-    items: Places | None,
     how: Resampling,
-    known: Calibration | None = None,
+    overall: Calibration,
+    items: Places | None,
 ) -> dict[str, Any]:
     measured: Accuracy = accuracy(table.cells(items), how)
     size = len(decisions.labels) if items is None else len(items)
-    fit = known or calibration(found, items)
+    fit = overall if items is None else calibration(found, items)
     return {
         "n": size,
         "labelled": measured.n,
         **measured.to_dict(),
         "chance": chance(decisions, items),
-        **fit.to_dict(bins=known is not None),
+        **fit.to_dict(bins=items is None),
     }
 
 

@@ -39,7 +39,7 @@ def layer(number: int, *patterns: str, reach: int | None = None) -> list[Place]:
 # A module imports only modules of its own layer or of a lower one. The first pattern that fits counts.
 LAYERS = [
     Place("evalkit", 0, 0),
-    *layer(0, "errors", "jsonl", "columns", "statistics", "values"),
+    *layer(0, "errors", "jsonl", "columns", "distinct", "parallel", "statistics", "values"),
     *layer(1, "schema"),
     *layer(2, "rows", "runs", "cards", "labels", "catalog", "outcome", "lint", "labelchanges"),
     *layer(2, "readout", "readings", "shapes"),

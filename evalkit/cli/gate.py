@@ -14,6 +14,7 @@ from evalkit.cli.gate_files import GateFiles
 from evalkit.errors import UsageError
 
 if TYPE_CHECKING:
+    from evalkit.catalog import Catalog
     from evalkit.gate import GateReport
     from evalkit.gate.config import Spec
     from evalkit.scoring import Options
@@ -159,12 +160,11 @@ def _specs(runs: list[str], named: dict[str, Any], options: Options) -> list[Spe
 
 def _judged(specs: list[Spec], options: Options, root: Path | None) -> GateReport:
     """Load everything first, so that a damaged input is found before anything is judged."""
-    from evalkit.catalog import Catalog
     from evalkit.gate import GateReport
     from evalkit.gate import judge as judge_inputs
     from evalkit.gate.config import load
 
-    catalog = Catalog.at(root)
+    catalog = common.open_catalog(root)
     inputs = [one for spec in specs for one in load(spec, catalog, options)]
     return GateReport(tuple(judge_inputs(one) for one in inputs))
 
@@ -182,7 +182,6 @@ def init(
     root: common.RootOption = None,
 ) -> None:
     """Write a commented rules file with values taken from the current reference."""
-    from evalkit.catalog import Catalog, read_run
     from evalkit.gate.scaffold import rules_text
     from evalkit.scoring import score
 
@@ -190,11 +189,11 @@ def init(
         raise UsageError(f"--output {output}: rules are TOML; write to a file whose name ends in .toml")
     if output.exists() and not force:
         raise UsageError(f"{output} is there already; --force replaces it")
-    catalog = Catalog.at(root)
+    catalog = common.open_catalog(root)
     at_hand = [f"{file.set_name}/{file.name}" for file in catalog.run_files()]
     if reference is None and len(at_hand) != 1:
         raise UsageError(f"name the current reference; runs at hand: {', '.join(at_hand) or 'none'}")
-    run = read_run(_one(catalog, reference or at_hand[0]))
+    run = catalog.run(reference or at_hand[0])
     found = catalog.labels_for(run, labels)
     text = rules_text(
         score(found, run),
@@ -226,7 +225,6 @@ def accept(
     root: common.RootOption = None,
 ) -> None:
     """Record a run as the reference: names, sha256 and figures, in a lock file to review and commit."""
-    from evalkit.catalog import Catalog
     from evalkit.gate.config import Spec, configured
 
     options = common.make_options(None, only, None, None, 10_000, 20260917, False)
@@ -244,30 +242,21 @@ def accept(
                 name=name,
             )
         ]
-    catalog = Catalog.at(root)
+    catalog = common.open_catalog(root)
     for spec in specs:
         _accept(spec, catalog, reason)
 
 
-def _accept(spec: Spec, catalog: Any, reason: str) -> None:
+def _accept(spec: Spec, catalog: Catalog, reason: str) -> None:
     from evalkit.catalog import read_run
     from evalkit.gate.lock import LOCK_NAME
     from evalkit.gate.lock import accept as record
     from evalkit.scoring import Options, score
 
-    found = _one(catalog, spec.candidate or "")
+    found = catalog.run_file(spec.candidate or "")
     run = read_run(found)
     known = catalog.labels_for(run, spec.labels, tuple(spec.only))
     report = score(known, run, Options(only=spec.only, by=()))
     path, key = Path(spec.lock or LOCK_NAME), spec.name or known.name
     record(path, key, found, report, only=spec.only, reason=reason)
     common.emit(f"{path}: {run.name} ({run.sha256[:12]}...) is now the reference of {key}\n", None)
-
-
-def _one(catalog: Any, name: str) -> Any:
-    """Find the one run that a name means."""
-    groups = catalog.resolve([name])
-    if len(groups) > 1:
-        names = ", ".join(f"{group[0].set_name}/{group[0].name}" for group in groups)
-        raise UsageError(f"{name} is a run of several label sets; write one of {names}")
-    return groups[0][0]

@@ -134,11 +134,7 @@ def runs_export(
     from evalkit.catalog import shown
     from evalkit.importers.export import export_run
 
-    found = catalog.resolve([run])
-    if len(found) > 1:
-        names = ", ".join(f"{group[0].set_name}/{group[0].name}" for group in found)
-        raise UsageError(f"{run} means several runs: {names}")
-    path = found[0][0].path
+    path = catalog.run_file(run).path
     label_set = catalog.labels(labels) if labels is not None else None
     written = export_run(path, shown(path), format, output, label_set)
     for notice in written.notices:

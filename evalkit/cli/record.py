@@ -126,7 +126,6 @@ def record(
         from evalkit.record.recording import Recording, Wishes
     except ModuleNotFoundError as error:
         raise UsageError(f"record needs the package {error.name}: pip install 'evalkit[record]'") from None
-    from evalkit.catalog import Catalog
 
     wishes = Wishes(
         output=output,
@@ -151,7 +150,9 @@ def record(
         revision=revision,
         model_file=model_file,
     )
-    recording = Recording(Catalog.at(root).labels(labels), wishes, progress_on(sys.stderr, quiet=quiet))
+    recording = Recording(
+        common.open_catalog(root).labels(labels), wishes, progress_on(sys.stderr, quiet=quiet)
+    )
     try:
         recording.run()
     except KeyboardInterrupt:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import json
 import random
 from collections.abc import Callable, Iterable
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 ITEMS = [
     {
@@ -56,8 +61,26 @@ severity = "warning"
 """
 
 
+PROJECT = """\
+[[gate.check]]
+name = "small"
+labels = "labels.jsonl"
+reference = "other.jsonl"
+candidate = "run.jsonl"
+only = {family = "f"}
+rules = "gate.toml"
+"""
+
+
 def _lines(records: Iterable[object]) -> bytes:
     return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode("utf-8")
+
+
+def _parquet() -> bytes:
+    packed = io.BytesIO()
+    table = pa.table({"id": ["q1", "q2"], "label": ["A", "B"], "A": [0.9, 0.2], "B": [0.1, 0.8]})
+    pq.write_table(table, packed)
+    return packed.getvalue()
 
 
 def _entry(token: str, logprob: float) -> dict[str, Any]:
@@ -79,8 +102,8 @@ _NATIVE = {
 }
 _SAMPLE = {"id": 1, "epoch": 1, "choices": ["yes", "no"], "target": "A", "output": _chat("A", "B")}
 
-LABELS = _lines(ITEMS)
-_DIGEST = hashlib.sha256(LABELS).hexdigest()
+LABELS, RUN = _lines(ITEMS), _lines(ROWS)
+_DIGEST, _RUN_DIGEST = (hashlib.sha256(data).hexdigest() for data in (LABELS, RUN))
 CARD = f"""---
 pretty_name: Demo
 language: [en]
@@ -101,13 +124,28 @@ evalkit:
 
 SOUND: dict[str, bytes] = {
     "labels": LABELS,
-    "run": _lines(ROWS),
+    "run": RUN,
+    "gz": gzip.compress(RUN, mtime=0),
+    "zst": pa.compress(RUN, codec="zstd", asbytes=True),
     "card": CARD,
     "meta": json.dumps(
         {"label_set": {"name": "demo", "version": "v1"}, "recorded": {"options": {"temperature": 1.0}}},
         indent=1,
     ).encode(),
     "rules": RULES.encode(),
+    "project": PROJECT.encode(),
+    "lock": json.dumps(
+        {
+            "schema": "evalkit.lock/1",
+            "accepted": {
+                "labels": {
+                    "label_set": {"name": "labels", "version": None, "sha256": _DIGEST},
+                    "reference": {"name": "other.jsonl", "sha256": _RUN_DIGEST},
+                    "figures": {"items": 3, "accuracy": 1.0},
+                }
+            },
+        }
+    ).encode(),
     "openai-responses": _lines(
         [
             {"id": "q1", "request": _REQUEST, "response": _chat("A", "B")},
@@ -147,6 +185,7 @@ SOUND: dict[str, bytes] = {
             }
         }
     ).encode(),
+    "parquet": _parquet(),
     "csv": b"id,label,A,B\nq1,A,0.9,0.1\nq2,B,0.2,0.8\n",
 }
 

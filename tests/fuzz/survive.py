@@ -18,6 +18,13 @@ ALLOWED = (0, 1, 2, 3)
 """Exit codes a damaged file may lead to; 1 only from the gate."""
 
 
+OWN_FILES = {
+    "gz": "packed.jsonl.gz", "zst": "packed.jsonl.zst", "lock": "evalkit.lock.json",
+    "project": "evalkit.toml",
+}  # fmt: skip
+"""Files that are there only where they are the damaged ones, by kind."""
+
+
 class BrokenError(AssertionError):
     """A damaged file led to something that must not be."""
 
@@ -50,11 +57,13 @@ def _lay_out(kind: str, data: bytes) -> None:
     }
     for file, own in files.items():
         Path(file).write_bytes(data if own == kind and file != "other.jsonl" else SOUND[own])
+    if kind in OWN_FILES:
+        Path(OWN_FILES[kind]).write_bytes(data)
     folder = Path("labels/demo")
     folder.mkdir(parents=True)
     (folder / "v1.jsonl").write_bytes(SOUND["labels"])
     (folder / "README.md").write_bytes(data if kind == "card" else SOUND["card"])
-    if kind not in files.values() and kind != "card":
+    if kind not in {*files.values(), *OWN_FILES, "card"}:
         Path("raw").write_bytes(data)
 
 
@@ -73,9 +82,18 @@ def _commands(kind: str) -> Iterator[list[str]]:
         yield ["diff", "other.jsonl", "run.jsonl", "--labels", "labels.jsonl", "--format", "json"]
     elif kind == "rules":
         yield ["gate", "other.jsonl", "run.jsonl", "--labels", "labels.jsonl", "--rules", "gate.toml"]
-    elif kind == "csv":
+    elif kind == "project":
+        yield ["gate"]
+    elif kind == "lock":
+        against = ["--labels", "labels.jsonl", "--lock", OWN_FILES[kind]]
+        yield ["gate", "run.jsonl", *against, "--rules", "gate.toml"]
+        yield ["gate", "accept", "other.jsonl", *against]
+    elif kind in ("gz", "zst"):
+        yield ["runs", "validate", OWN_FILES[kind], "--labels", "labels.jsonl"]
+        yield ["diff", "other.jsonl", OWN_FILES[kind], "--labels", "labels.jsonl", "--format", "json"]
+    elif kind in ("csv", "parquet"):
         columns = ["--columns", "id=id,label=label,probability.A=A,probability.B=B"]
-        yield ["runs", "import", "raw", "--format", "csv", *columns, "-o", "imported.jsonl"]
+        yield ["runs", "import", "raw", "--format", kind, *columns, "-o", "imported.jsonl"]
     else:
         yield ["runs", "import", "raw", "-o", "guessed.jsonl"]
         yield ["runs", "import", "raw", "--format", kind, "--labels", "labels.jsonl", "-o", "imported.jsonl"]

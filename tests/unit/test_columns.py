@@ -224,3 +224,23 @@ def test_categorical_codes_names_in_order_of_appearance(names: list[str | None])
     assert [coded.names[code] if code >= 0 else None for code in coded.codes.tolist()] == names
     assert list(coded.names) == list(dict.fromkeys(name for name in names if name is not None))
     assert categorical(pa.array(names, pa.string())).names == coded.names
+
+
+# fields that the first line does not have
+
+
+@pytest.mark.parametrize(
+    ("later", "n"), [('{"id":"b","n":2}', 2.0), ('{"id":"b","other":1}', None), ('{"id":"b"}', None)]
+)
+def test_a_field_that_only_a_later_line_has_is_read(later: str, n: float | None) -> None:
+    parsed = parse_block(Block(1, f'{{"id":"a"}}\n{later}\n'.encode()), SCHEMA)
+    assert parsed is not None
+    assert parsed.table.schema == SCHEMA
+    assert parsed.table.to_pylist() == [
+        {"id": "a", "n": None, "list": None},
+        {"id": "b", "n": n, "list": None},
+    ]
+
+
+def test_a_key_that_only_a_later_line_has_twice_is_left_to_the_line_reader() -> None:
+    assert parsed_ids(b'{"id":"a"}\n{"id":"b","n":1,"n":2}\n') is None
