@@ -168,52 +168,52 @@ def figures(cells: Cells, side: int, weights: Floats) -> dict[str, Floats]:
     chosen = cells.chosen[side]
     right = chosen == cells.gold
     everything = np.ones(len(right), dtype=np.bool_)
+    drawn = np.ascontiguousarray(weights.T)  # a row a cell: sums over cells run along memory
     with np.errstate(invalid="ignore", divide="ignore"):
         result = {
-            "accuracy": _held(weights, [right])[0] / weights.sum(axis=1),
-            "balanced_accuracy": _balanced(cells.gold, right, weights, everything),
-            "mean_family_balanced_accuracy": _by_family(cells, right, weights),
-            "macro_f1": _macro_f1(cells.gold, chosen, weights),
+            "accuracy": _held(drawn, [right])[0] / drawn.sum(axis=0),
+            "balanced_accuracy": _balanced(cells.gold, right, drawn, everything),
+            "mean_family_balanced_accuracy": _by_family(cells, right, drawn),
+            "macro_f1": _macro_f1(cells.gold, chosen, drawn),
         }
     return result
 
 
-def _held(weights: Floats, masks: Sequence[NDArray[np.bool_]]) -> list[Floats]:
+def _held(drawn: Floats, masks: Sequence[NDArray[np.bool_]]) -> list[Floats]:
     """Count the items in sets of cells: per set an array (resamples,). Exact, since counts are whole."""
     # Not as a product of matrices: the threads of a BLAS would compete with those of the slices.
-    by_cell = np.ascontiguousarray(weights.T)
-    return [by_cell[mask].sum(axis=0) for mask in masks]
+    return [drawn[mask].sum(axis=0) for mask in masks]
 
 
-def _balanced(gold: _Ints, right: NDArray[np.bool_], weights: Floats, inside: NDArray[np.bool_]) -> Floats:
+def _balanced(gold: _Ints, right: NDArray[np.bool_], drawn: Floats, inside: NDArray[np.bool_]) -> Floats:
     masks = [inside & (gold == label) for label in np.unique(gold[inside])]
-    supports, hits = _held(weights, masks), _held(weights, [mask & right for mask in masks])
-    total = np.zeros(len(weights))
-    present = np.zeros(len(weights))
+    supports, hits = _held(drawn, masks), _held(drawn, [mask & right for mask in masks])
+    total = np.zeros(drawn.shape[1])
+    present = np.zeros(drawn.shape[1])
     for support, hit in zip(supports, hits, strict=True):
         total += np.where(support > 0, hit / support, 0.0)
         present += support > 0
     return total / present
 
 
-def _by_family(cells: Cells, right: NDArray[np.bool_], weights: Floats) -> Floats:
+def _by_family(cells: Cells, right: NDArray[np.bool_], drawn: Floats) -> Floats:
     families = np.unique(cells.family[cells.family >= 0])
-    values = [_balanced(cells.gold, right, weights, cells.family == family) for family in families]
+    values = [_balanced(cells.gold, right, drawn, cells.family == family) for family in families]
     if not values:
-        return np.full(len(weights), np.nan)
+        return np.full(drawn.shape[1], np.nan)
     # A family that a resample does not hold has no balanced accuracy there.
     stacked = np.asarray(values)
     known = ~np.isnan(stacked)
     return np.asarray(np.where(known, stacked, 0.0).sum(axis=0) / known.sum(axis=0))
 
 
-def _macro_f1(gold: _Ints, chosen: _Ints, weights: Floats) -> Floats:
+def _macro_f1(gold: _Ints, chosen: _Ints, drawn: Floats) -> Floats:
     labels = np.union1d(gold, chosen[chosen >= 0])
-    supports = _held(weights, [gold == label for label in labels])
-    choices = _held(weights, [chosen == label for label in labels])
-    hits = _held(weights, [(gold == label) & (chosen == label) for label in labels])
-    total = np.zeros(len(weights))
-    present = np.zeros(len(weights))
+    supports = _held(drawn, [gold == label for label in labels])
+    choices = _held(drawn, [chosen == label for label in labels])
+    hits = _held(drawn, [(gold == label) & (chosen == label) for label in labels])
+    total = np.zeros(drawn.shape[1])
+    present = np.zeros(drawn.shape[1])
     for support, choice, hit in zip(supports, choices, hits, strict=True):
         size = support + choice
         total += np.where(size > 0, 2 * hit / size, 0.0)

@@ -32,9 +32,12 @@ def note_on(name: str, rung: dict[str, Any]) -> str:
     """Return what every report has to say about a rung."""
     if "de-quantized" in rung["made_from"]:
         return f"The {name} weights are a de-quantized Q4_K_M file, not the original 16-bit weights."
-    fell_back = rung["fallbacks"]
-    return f"{name} was quantized from a de-quantized Q4_K_M file" + (
-        f"; its rows did not fit {fell_back} tensors, which have wider types." if fell_back else "."
+    note = f"{name} was quantized from a de-quantized Q4_K_M file"
+    wider = rung["fallbacks"]
+    return (
+        f"{note}; {wider} tensors have wider types, because their rows do not fit it."
+        if wider
+        else f"{note}."
     )
 
 

@@ -37,16 +37,14 @@ def diff(
     from evalkit.api import find_labels
     from evalkit.catalog import read_run
     from evalkit.comparing import diff as compare
-    from evalkit.parallel import ahead
 
     options = common.make_options(by, only, policy, default_action, resamples, seed, strict)
     catalog = common.open_catalog(root)
     fields = common.extra_fields(options)
     reports = []
     for first, *others in catalog.resolve([reference, *candidates]):
-        with ahead(read_run, others) as read:
-            before = read_run(first)
-            found = None if without_labels else find_labels(catalog, before, labels, fields)
-            reports.append([compare(found, before, run, options) for run in read])
+        before = read_run(first)
+        found = None if without_labels else find_labels(catalog, before, labels, fields)
+        reports.append([compare(found, before, read_run(file), options) for file in others])
     style = common.look(output, no_color, quiet, everything=everything)
     common.emit(common.joined(reports, format.value, style), output)

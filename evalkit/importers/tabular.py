@@ -112,9 +112,9 @@ def _parquet_rows(file: InputFile) -> Iterator[tuple[Place, Cells]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    number = 0
     try:
         with pq.ParquetFile(file.path) as table:
-            number = 0
             for batch in table.iter_batches():
                 for row in batch.to_pylist():
                     number += 1

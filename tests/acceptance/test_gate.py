@@ -590,7 +590,7 @@ def test_init_writes_rules_that_the_reference_passes(gate: Gate, tmp_path: Path)
         (
             "init llamacpp-q4_k_m -o other.toml",
             2,
-            "llamacpp-q4_k_m means several runs: graduate-18/llamacpp-q4_k_m, semif-252/llamacpp-q4_k_m; write",
+            "llamacpp-q4_k_m means several runs: graduate-18/llamacpp-q4_k_m, semif-252/llamacpp-q4_k_m",
         ),
         ("init nosuch -o other.toml", 3, "nosuch: no run of this name"),
     ],

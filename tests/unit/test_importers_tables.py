@@ -498,3 +498,10 @@ def test_export_to_lm_eval_keeps_shares_of_a_mass_too_small_for_a_float(
     export_run(write_lines(tmp_path / "a.jsonl", [row]), "a.jsonl", "lm-eval", tmp_path / "s.jsonl")
     (back,) = importing.runs(tmp_path / "s.jsonl", id_field="doc.id")
     assert back["probabilities"] == pytest.approx([0.25, 0.75])
+
+
+def test_parquet_column_name_that_is_not_utf8_is_refused(importing: Importing, tmp_path: Path) -> None:
+    path = one_row(tmp_path, unusual=["x"])
+    path.write_bytes(path.read_bytes().replace(b"unusual", b"\xffnusual"))
+    with pytest.raises(InputError, match=r"table.parquet.* holds text that is not UTF-8 \(0xff\)"):
+        importing.runs(path)

@@ -1,4 +1,4 @@
-"""The README's examples are true: every command in a console block prints what the README shows."""
+"""The examples of README and docs are true: every command in a console block prints what the page shows."""
 
 from __future__ import annotations
 
@@ -7,24 +7,27 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text("utf-8")
+README = ROOT / "README.md"
+PAGES = (README, *sorted((ROOT / "docs").glob("*.md")))
 
 
-def _blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def _blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 
-def _examples() -> list[tuple[str, str]]:
-    """Return (command, expected output) of every console block."""
+def _examples() -> list[Any]:
+    """Return command and expected output of every console block."""
     found = []
-    for block in _blocks("console"):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, output = part.partition("\n")
-            found.append((command, output))
+    for page in PAGES:
+        for block in _blocks(page, "console"):
+            for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+                command, _, output = part.partition("\n")
+                found.append(pytest.param(command, output, id=f"{page.name}: {command}"))
     return found
 
 
@@ -41,8 +44,8 @@ def _environment() -> dict[str, str]:
     return kept | {"PATH": scripts + os.pathsep + os.environ["PATH"], "PYTHONIOENCODING": "utf-8"}
 
 
-@pytest.mark.parametrize(("command", "expected"), _examples(), ids=[command for command, _ in _examples()])
-def test_console_example_prints_what_readme_shows(command: str, expected: str) -> None:
+@pytest.mark.parametrize(("command", "expected"), _examples())
+def test_console_example_prints_what_the_page_shows(command: str, expected: str) -> None:
     done = subprocess.run(
         command,
         shell=True,
@@ -57,7 +60,10 @@ def test_console_example_prints_what_readme_shows(command: str, expected: str) -
 
 
 def test_console_examples_are_found() -> None:
-    assert len(_examples()) >= 3
+    assert {example.id.partition(":")[0] for example in _examples()} >= {
+        "README.md",
+        "quantization-ladder.md",
+    }
 
 
 def test_comparison_with_ellipsis_sees_differences() -> None:
@@ -66,7 +72,7 @@ def test_comparison_with_ellipsis_sees_differences() -> None:
 
 
 def test_python_example_runs(tmp_path: Path) -> None:
-    (block,) = _blocks("python")
+    (block,) = _blocks(README, "python")
     script = tmp_path / "example.py"
     script.write_text(block, "utf-8")
     done = subprocess.run(
@@ -87,12 +93,16 @@ def test_python_example_runs(tmp_path: Path) -> None:
 
 def test_set_up_commands_stand_alone() -> None:
     commands = [
-        line for block in _blocks("sh") for line in block.splitlines() if line.startswith("python3 -m venv")
+        line
+        for block in _blocks(README, "sh")
+        for line in block.splitlines()
+        if line.startswith("python3 -m venv")
     ]
     assert len(commands) == 2
     assert all("pip install" in command for command in commands)
 
 
-def test_relative_links_lead_somewhere() -> None:
-    for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", README):
-        assert (ROOT / target).exists(), target
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text("utf-8")):
+        assert (page.parent / target).exists(), target
