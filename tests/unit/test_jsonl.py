@@ -401,6 +401,7 @@ def test_every_kind_of_utf16_is_named(tmp_path: Path, encoding: str) -> None:
         (b"PK\x03\x04", "a zip archive"),
         (b"PAR1", "Parquet"),
     ],
+    ids=["bzip2", "xz", "gzip", "zip", "parquet"],
 )
 def test_file_that_is_no_text_is_named(tmp_path: Path, content: bytes, kind: str) -> None:
     path = tmp_path / "run.jsonl"
