@@ -586,7 +586,7 @@ def test_init_writes_rules_that_the_reference_passes(gate: Gate, tmp_path: Path)
         ("init semif-252/bf16", 2, "gate.toml is there already; --force replaces it"),
         ("init semif-252/bf16 --force", 0, ""),
         ("init semif-252/bf16 -o gate.yaml", 2, "rules are TOML; write to a file whose name ends in .toml"),
-        ("init -o other.toml", 2, "name the current reference; runs at hand: graduate-18/"),
+        ("init -o other.toml", 2, "name the current reference; runs at hand: decisions-252/qwen0.5b-f16, "),
         (
             "init llamacpp-q4_k_m -o other.toml",
             2,
