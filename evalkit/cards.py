@@ -11,7 +11,7 @@ from typing import Any
 
 from evalkit import schema
 from evalkit.errors import InputError, Problem
-from evalkit.jsonl import read_whole
+from evalkit.jsonl import read_whole, without_hint
 
 CARD_NAME = "README.md"
 _MAX_DEPTH = 20
@@ -185,8 +185,7 @@ def _load_yaml(text: str, name: str) -> Any:
         raise InputError(Problem(f"not YAML ({error.problem or error})", name, line)) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         what = " ".join(str(error).split()) or "nested too deeply"
-        what = "a number has thousands of digits" if "set_int_max_str_digits" in what else what
-        raise InputError(Problem(f"not YAML ({what})", name)) from None
+        raise InputError(Problem(f"not YAML ({without_hint(what)})", name)) from None
 
 
 def _plain(value: Any) -> Any:

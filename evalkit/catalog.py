@@ -158,13 +158,14 @@ class Catalog:
             return [tuple(fixed[name] for name in names)]
         by_set = self._sets_with_all(bare)
         if len(by_set) > 1 and fixed:
-            named = {file.set_name for file in fixed.values()}
-            by_set = {key: found for key, found in by_set.items() if named == {key}} or by_set
-        if len(by_set) > 1 and fixed:
-            sets, name = list(by_set), bare[0]
-            raise UsageError(
-                f"{name} is a run of several label sets ({', '.join(sets)}); write {sets[0]}/{name}"
-            )
+            beside = {file.set_name for file in fixed.values()}
+            meant = {key: found for key, found in by_set.items() if beside == {key}}
+            if not meant:
+                sets, name = list(by_set), bare[0]
+                raise UsageError(
+                    f"{name} is a run of several label sets ({', '.join(sets)}); write {sets[0]}/{name}"
+                )
+            by_set = meant
         return [tuple(fixed.get(name) or found[name] for name in names) for found in by_set.values()]
 
     def run(self, name: str) -> Run:

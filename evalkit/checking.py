@@ -12,6 +12,7 @@ from evalkit.catalog import Catalog, RunFile, read_run, shown
 from evalkit.decisions import align, unlabelled
 from evalkit.errors import InputError, Problem
 from evalkit.labels import LabelSet, check_label_file, load_label_file
+from evalkit.notices import policy_notices
 from evalkit.runs import check_run_file
 from evalkit.scoring import counts, refuse_invalid
 
@@ -58,7 +59,7 @@ def check_labels(catalog: Catalog, name: str) -> Checked:
             sound.append(labels)
     return Checked(
         [f"{labels.file}: ok, {_count(len(labels), 'item')}" for labels in sound],
-        [notice for labels in sound for notice in labels.notices],
+        [notice for labels in sound for notice in (*labels.notices, *policy_notices(labels.policy, labels))],
         problems,
     )
 

@@ -205,7 +205,7 @@ def diff(
         actions=actions,
         policy=_policy(actions) if actions else None,
         settings=tuple(settings_that_differ(reference.meta, candidate.meta)),
-        notices=(*diff_notices(before, after), *few_groups(items, how)),
+        notices=(*diff_notices(before, after, policy), *few_groups(items, how)),
     )
 
 

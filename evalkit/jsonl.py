@@ -30,6 +30,9 @@ MAX_OPTIONS = 1000
 MAX_DOCUMENT_BYTES = 256 << 20
 """A larger file is refused where it has to be read into memory as a whole."""
 
+LONG_NUMBER = "a number has thousands of digits"
+"""What is wrong where Python refuses to read a number; its own words are about an interpreter setting."""
+
 _BOM = b"\xef\xbb\xbf"
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _SUFFIXES = {".gz": "gzip", ".zst": "zstd"}
@@ -238,7 +241,7 @@ def parse_object(raw: bytes, file: str, line: int, *, allow_nan: bool = False) -
     except RecursionError:
         raise fail(f"nested too deeply (more than {MAX_DEPTH} levels)", "leave the field out") from None
     except ValueError:
-        raise fail("a number has thousands of digits", "leave the field out, or write it as text") from None
+        raise fail(LONG_NUMBER, "leave the field out, or write it as text") from None
     if not isinstance(value, dict):
         raise fail(f"expected an object, found {excerpt(raw)}", "one complete JSON object is expected")
     return value
@@ -280,6 +283,11 @@ def read_whole(path: Path, file: str, remedy: str = "check path and permissions"
     if len(raw) > MAX_DOCUMENT_BYTES:
         raise too_large(file)
     return raw
+
+
+def without_hint(message: str) -> str:
+    """Return the message of a parser, our own words in the place of Python's on a number that is too long."""
+    return LONG_NUMBER if "set_int_max_str_digits" in message else message
 
 
 def too_large(file: str) -> InputError:

@@ -166,16 +166,8 @@ def load_label_file(
             field: categorical(table[field].combine_chunks()) for field in fields if _occurs(table, field)
         },
         memberships=_memberships(table, ("tags", *fields)),
-        notices=(*source.notices, *_idle_rules(card, layouts)),
+        notices=tuple(source.notices),
     )
-
-
-def _idle_rules(card: Card | None, layouts: Sequence[Layout]) -> list[str]:
-    """Say which rules of the policy can never hold: a misspelled option would go unnoticed."""
-    known = {option for options in layouts for option in options}
-    rules = card.policy.rules if card and card.policy else ()
-    named = dict.fromkeys(rule.option for rule in rules if rule.option not in known)
-    return [f"the card's policy has a rule for the option {option!r}, which no item has" for option in named]
 
 
 def check_label_file(path: Path, *, file: str | None = None) -> None:

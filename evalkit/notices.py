@@ -14,19 +14,13 @@ from evalkit.cards import Policy
 from evalkit.decisions import Decisions
 from evalkit.labels import LabelSet
 from evalkit.policy import unknown_options
+from evalkit.settings import MOVING
 
 LOW_MASS = 0.5
 """Below this mass on the options, the answer mostly went elsewhere."""
 
 FEWEST_GROUPS = 20
 """A bootstrap over fewer groups gives intervals that are too narrow."""
-
-SAMPLING_KEYS = (
-    "temperature", "top_p", "top_k", "min_p", "typical_p", "repetition_penalty", "presence_penalty",
-    "frequency_penalty", "logit_bias", "logprobs_mode", "post_sampling_probs", "enable_thinking",
-    "chat_template_kwargs",
-)  # fmt: skip
-"""Settings of a recording that move probabilities although the model is the same."""
 
 
 def run_notices(decisions: Decisions) -> list[str]:
@@ -81,12 +75,16 @@ def score_notices(decisions: Decisions, found: Calibration, policy: Policy | Non
             f"{found.bounds} decisions are censored (a probability known only as a range): "
             "log loss and Brier score are lower bounds"
         )
-    if policy is not None and (options := unknown_options(policy, decisions)):
-        notices.append(f"the policy has rules for options that no item has: {', '.join(options)}")
-    return notices
+    return notices + policy_notices(policy, decisions.labels)
 
 
-def diff_notices(reference: Decisions, candidate: Decisions) -> list[str]:
+def policy_notices(policy: Policy | None, labels: LabelSet) -> list[str]:
+    """Say which rules of a policy never hold."""
+    options = unknown_options(policy, labels) if policy else []
+    return [f"the policy has rules for options that no item has: {', '.join(options)}"] if options else []
+
+
+def diff_notices(reference: Decisions, candidate: Decisions, policy: Policy | None) -> list[str]:
     """Say what, besides the model, differs between two runs."""
     notices = [
         f"the recordings differ in {key}: {before} against {after}; "
@@ -101,7 +99,7 @@ def diff_notices(reference: Decisions, candidate: Decisions) -> list[str]:
     for notice in (*run_notices(reference), *run_notices(candidate)):
         if notice not in notices:
             notices.append(notice)
-    return notices
+    return notices + policy_notices(policy, reference.labels)
 
 
 def settings_that_differ(
@@ -112,7 +110,7 @@ def settings_that_differ(
     after = {**_options(candidate), "protocol": candidate.get("protocol")}
     return [
         (key, before[key], after[key])
-        for key in (*SAMPLING_KEYS, "protocol")
+        for key in (*MOVING, "protocol")
         if before.get(key) is not None and after.get(key) is not None and before[key] != after[key]
     ]
 

@@ -14,6 +14,7 @@ from evalkit import rows
 from evalkit.cards import Policy, Rule
 from evalkit.decisions import Bools, Decisions, Places
 from evalkit.errors import UsageError
+from evalkit.labels import LabelSet
 from evalkit.statistics import wilson
 
 UNDETERMINED = "undetermined"
@@ -81,10 +82,10 @@ def _places(option: str, decisions: Decisions) -> NDArray[np.int32]:
     return np.asarray(places, dtype=np.int32)[decisions.labels.layout]
 
 
-def unknown_options(policy: Policy, decisions: Decisions) -> list[str]:
-    """Return the options of rules that no item has."""
-    known = {option for options in decisions.labels.layouts for option in options}
-    return [rule.option for rule in policy.rules if rule.option not in known]
+def unknown_options(policy: Policy, labels: LabelSet) -> list[str]:
+    """Return the options of rules that no item has: such a rule never holds, and may be misspelled."""
+    known = {option for options in labels.layouts for option in options}
+    return [option for option in dict.fromkeys(rule.option for rule in policy.rules) if option not in known]
 
 
 def summary(actions: Actions, decisions: Decisions, level: float) -> dict[str, Any]:

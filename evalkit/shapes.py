@@ -12,14 +12,9 @@ from typing import Any
 
 from evalkit.readings import Failure, Lists, Reading
 from evalkit.readout import LETTERS, Asked, Listing, Position, Token
+from evalkit.settings import MOVING
 from evalkit.values import at, number, whole, without_nones
 
-MOVING = (
-    "temperature", "top_p", "top_k", "min_p", "typical_p", "repetition_penalty", "presence_penalty",
-    "frequency_penalty", "logit_bias", "logprobs_mode", "post_sampling_probs", "enable_thinking",
-    "chat_template_kwargs", "reasoning_effort", "structured_outputs", "allowed_token_ids",
-)  # fmt: skip
-"""Settings of a request that can move the recorded numbers."""
 SETTINGS = (
     *MOVING, "seed", "max_tokens", "n_predict", "logprobs", "top_logprobs", "n_probs", "logprob_token_ids",
     "cache_prompt",

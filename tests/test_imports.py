@@ -42,7 +42,7 @@ LAYERS = [
     *layer(0, "errors", "jsonl", "columns", "distinct", "parallel", "statistics", "values"),
     *layer(1, "schema"),
     *layer(2, "rows", "runs", "cards", "labels", "catalog", "outcome", "lint", "labelchanges"),
-    *layer(2, "readout", "readings", "shapes"),
+    *layer(2, "readout", "readings", "settings", "shapes"),
     # Foreign formats are for the command line; a recorder shares only the shapes with them.
     *layer(3, "importers", "importers.*", reach=2),
     *layer(3, "decisions"),

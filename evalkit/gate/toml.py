@@ -7,7 +7,7 @@ import tomllib
 from typing import Any
 
 from evalkit.errors import InputError, Problem
-from evalkit.jsonl import MAX_DEPTH
+from evalkit.jsonl import MAX_DEPTH, without_hint
 from evalkit.values import deeper_than
 
 _PLACE = re.compile(r" \(at line (\d+), column (\d+)\)$")
@@ -40,8 +40,7 @@ def read_toml(raw: bytes, file: str) -> tuple[str, dict[str, Any]]:
     except ValueError as error:  # a number of thousands of digits is one too
         message = str(error)
         place = _PLACE.search(message)
-        what = message[: place.start()] if place else message
-        what = "a number has thousands of digits" if "set_int_max_str_digits" in what else what
+        what = without_hint(message[: place.start()] if place else message)
         raise InputError(Problem(f"not TOML ({what})", file, int(place[1]) if place else None)) from None
     except RecursionError:
         raise InputError(Problem("not TOML (nested too deeply)", file)) from None

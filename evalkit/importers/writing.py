@@ -18,7 +18,7 @@ from evalkit.jsonl import dumps, file_sha256, write_atomic, write_lines
 from evalkit.labels import LabelSet
 from evalkit.readout import NO_LIST
 from evalkit.runs import short_name, sidecar_path
-from evalkit.shapes import MOVING
+from evalkit.settings import MOVING
 
 _SHOWN_REASONS = 5
 _SHOWN_VALUES = 4

@@ -215,7 +215,8 @@ class Client:
         if status >= CLIENT_ERRORS:
             raise RefusedError(status, self._words(response) or response.reason_phrase)
         try:
-            return _storable(json.loads(response.content), response.content)
+            body = json.loads(response.content)
+            return _spelled(body) if b"\\ud" in response.content.lower() else body
         except (ValueError, RecursionError):
             shown = self._words(response) or "nothing"
             raise RequestFailedError(f"HTTP {status}, but the answer is no JSON: {shown}") from None
@@ -258,15 +259,13 @@ def retry_after(value: str) -> float | None:
     return max(0.0, date.timestamp() - time.time())
 
 
-def _storable(value: Any, source: bytes = b"\\ud") -> Any:
+def _spelled(value: Any) -> Any:
     """Spell out half surrogate pairs, which JSON may hold, but neither a file nor a request can carry."""
-    if b"\\ud" not in source.lower():
-        return value
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode("utf-8")
     if isinstance(value, dict):
-        return {_storable(key): _storable(entry) for key, entry in value.items()}
-    return [_storable(entry) for entry in value] if isinstance(value, list) else value
+        return {_spelled(key): _spelled(entry) for key, entry in value.items()}
+    return [_spelled(entry) for entry in value] if isinstance(value, list) else value
 
 
 def _times(tries: int) -> str:

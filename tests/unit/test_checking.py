@@ -94,3 +94,10 @@ def test_every_field_of_a_row_is_checked(make: Maker, tmp_path: Path) -> None:
     path = make.file(make.text(rows) + "\n")
     (problem,) = check_run(Catalog.at(tmp_path), RunFile(path), None, strict=False).problems
     assert (problem.line, problem.path) == (1, "$.total_seconds")
+
+
+def test_rule_for_an_option_that_no_item_has_is_noticed(make: Maker, tmp_path: Path) -> None:
+    extra = "  policy:\n    default: keep\n    rules: [{option: b, at_least: 0.5, action: drop}]\n"
+    make.label_set(tmp_path, "demo", {"v1": [make.item("a", "AB", "A")]}, extra=extra)
+    found = check_labels(Catalog((tmp_path,)), "demo")
+    assert found.notices == ["the policy has rules for options that no item has: b"]

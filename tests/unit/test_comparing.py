@@ -381,3 +381,12 @@ def test_rows_in_another_order_are_compared_by_id(make: Maker) -> None:
     shuffled, straight = diff(labels, before, after, Options(resampling=FAST)), report(make)
     assert shuffled.overall == straight.overall
     np.testing.assert_array_equal(shuffled.found.shift, straight.found.shift)
+
+
+def test_rule_for_an_option_that_no_item_has_is_noticed(make: Maker) -> None:
+    labels = make.labels([make.item("a", "AB", "A")])
+    run = make.run([make.row("a", {"A": 0.9, "B": 0.1})], "run")
+    policy = Policy((Rule("b", 0.5, "drop"),), "keep")
+    assert "the policy has rules for options that no item has: b" in (
+        diff(labels, run, run, Options(policy=policy)).notices
+    )

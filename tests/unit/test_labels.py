@@ -337,14 +337,6 @@ def test_card_gives_name_headline_policy_and_is_verified(make: Maker) -> None:
     assert labels.policy.default == "keep"
 
 
-def test_rule_for_an_option_that_no_item_has_is_a_notice(make: Maker) -> None:
-    rules = "[{option: A, at_least: 0.5, action: drop}, {option: b, at_least: 0.5, action: drop}]"
-    extra = f"  policy:\n    default: keep\n    rules: {rules}\n"
-    folder = make.label_set(make.folder(), "demo", {"v1": [make.item("a", "AB", "A")]}, extra=extra)
-    labels = load_label_file(folder / "v1.jsonl", card=load_card(folder), version="v1")
-    assert labels.notices == ("the card's policy has a rule for the option 'b', which no item has",)
-
-
 def test_file_that_is_not_the_one_in_the_card_is_refused(make: Maker) -> None:
     folder = make.label_set(make.folder(), "demo", {"v1": [make.item("a", "AB", "A")]})
     path = folder / "v1.jsonl"

@@ -171,7 +171,7 @@ def test_actions_are_those_of_plain_python(
 
 def test_options_of_rules_that_no_item_has_are_told(make: Maker) -> None:
     policy = Policy((Rule("B", 0.5, "x"), Rule("C", 0.5, "x"), Rule("D", 0.5, "x")), "keep")
-    assert unknown_options(policy, decide(make, p(A=1, B=0))) == ["C", "D"]
+    assert unknown_options(policy, decide(make, p(A=1, B=0)).labels) == ["C", "D"]
 
 
 # summary
